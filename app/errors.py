@@ -357,6 +357,8 @@ class BrokerUnavailable(BrokerError):
 
     code = "broker_unavailable"
     retryable = True
+    answered = False
+    """Whether the broker has answered, and cannot say what was asked about one queue now. Then it is not lost."""
 
 
 class OutcomeUnknown(BrokerError):

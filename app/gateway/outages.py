@@ -55,8 +55,9 @@ class Outages:
         self._closed = False
 
     def call_ended(self, broker: str, outcome: object) -> None:
-        """Record the ``outcome`` of a call to ``broker``. BrokerUnavailable and OutcomeUnknown mean that it is lost."""
-        if isinstance(outcome, BrokerUnavailable | OutcomeUnknown):
+        """Record the ``outcome`` of a call to ``broker``. OutcomeUnknown means that it is lost, and BrokerUnavailable
+        does unless the broker has answered."""
+        if isinstance(outcome, OutcomeUnknown) or (isinstance(outcome, BrokerUnavailable) and not outcome.answered):
             self.lost(broker, outcome)
             if (outage := self._lost.get(broker)) is not None:
                 outage.calls += 1

@@ -12,6 +12,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from app.brokers.kafka.admin import Topic
+from app.brokers.kafka.emptiness import Progress
+from app.brokers.kafka.options import KafkaQueue
 from app.brokers.pulsar.wire import EntryId
 from app.brokers.sqlite.file import WIDEST
 from app.brokers.sqs.settle import ReceiptHandle
@@ -117,6 +119,15 @@ def _line(number: int) -> tuple[Any, Any]:
     return ("messages of another program stay on the queue", _text(number)), (number / 7, 1_000 + number)
 
 
+def _queue(number: int) -> tuple[str, KafkaQueue]:
+    delays = tuple(number + each / 7 for each in range(99))
+    return _text(number, 249), KafkaQueue(_text(number, 249), retry_delays_seconds=delays)
+
+
+def _progress(number: int) -> tuple[str, Progress]:
+    return _text(number, 255), Progress(10**12 + number, -(2**62) - number, number / 7)
+
+
 def _plain(number: int) -> tuple[str, float]:
     return _text(number), number / 7
 
@@ -193,8 +204,10 @@ CACHES = [
         "app.brokers.kafka.admin._topics",
         "topics",
         "Kafka broker",
-        lambda n: (_text(n, 249), Topic(_text(n, 249), 1_000 + n, 10**9 + n)),
+        lambda n: (_text(n, 249), Topic(_text(n, 249), 1_000 + n, 10**9 + n, n.to_bytes(16))),
     ),
+    Remembered("app.brokers.kafka.emptiness._progress", "partitions of others", "Kafka broker", _progress),
+    Remembered("app.brokers.kafka.retry._watched", "used queues", "Kafka broker", _queue),
     Remembered("app.brokers.kafka.publish._tiers", "used retry tiers", "Kafka broker", _plain),
     Remembered("app.brokers.kafka.share_topic._accepted", "acked records", "shared Kafka queue", _plain),
     Remembered(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 from msgspec import Struct
 
 from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
+from app.brokers.kafka.committed import OFFSETS, CommittedOffsets, Position
 from app.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
 from app.brokers.kafka.options import DEAD_SUFFIX, KafkaQueue
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
@@ -37,12 +36,6 @@ _MOST_BYTES = 2**31 - 1
 _FLUSHED = 0.02
 """The pause before a question to a new topic is repeated, whose partitions have no leader yet."""
 
-_OFFSETS = "__consumer_offsets"
-"""The broker's own topic of committed offsets."""
-
-_THREADS = 2
-"""Calls that block: of committed offsets."""
-
 _ATTEMPT_SECONDS = 2.0
 """How long one question for offsets may take, of several within the time-out."""
 
@@ -50,16 +43,15 @@ _TOPICS_BYTES = 16 * 1024 * 1024
 _TOPIC_BYTES = 800
 """Of a topic beside the characters of its name: these once more, two numbers and two objects."""
 
-Position = tuple[str, int]
-"""A topic and the number of its partition."""
-
 
 class Topic(Struct, frozen=True):
-    """A topic that exists. ``max_bytes``: its ``max.message.bytes``; None where the credentials may not read it."""
+    """A topic that exists. ``max_bytes``: its ``max.message.bytes``; None where the credentials may not read it.
+    ``id``: 16 bytes. A topic that is deleted and created again has another one."""
 
     name: str
     partitions: int
     max_bytes: int | None
+    id: bytes
 
 
 class KafkaAdmin:
@@ -79,8 +71,7 @@ class KafkaAdmin:
         self._cause: KafkaError | None = None
         """Why the brokers are not reached: a password, a certificate. An answer alone says only that it is missing."""
         self._client: AdminClient | None = None
-        self._groups: dict[str, Any] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafka-admin")
+        self.commits = CommittedOffsets(broker, self._settings, timeout_seconds)
         self._topics: Cache[str, Topic] = Cache(_TOPICS_BYTES, _TOPIC_BYTES)
         self.least_max_bytes = _MOST_BYTES
         """The smallest ``max.message.bytes`` of the topics that were looked up."""
@@ -90,9 +81,7 @@ class KafkaAdmin:
         """Forget the client and what it knows of topics; the next call connects again."""
         self._client = None
         self._topics.clear()
-        groups, self._groups = self._groups, {}
-        for each in groups.values():
-            self._threads.submit(each.close)
+        self.commits.close()
 
     async def probe(self, seconds: float = PING_SECONDS) -> None:
         """One cheap round trip. Raises BrokerUnavailable without an answer within ``seconds``.
@@ -102,7 +91,7 @@ class KafkaAdmin:
         """
         client = self._admin
         try:
-            await within(seconds, self.broker, asyncio.to_thread(self._list_topics, seconds, _OFFSETS))
+            await within(seconds, self.broker, asyncio.to_thread(self._list_topics, seconds, OFFSETS))
         except BrokerUnavailable:
             client.poll(0)
             if self._cause is None:
@@ -119,6 +108,21 @@ class KafkaAdmin:
             if known is not None:
                 self._topics.keep(name, known)
         return known
+
+    async def topics_now(self, *names: str) -> list[Topic | None]:
+        """The topics as they are now, each None if it does not exist."""
+        asked = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self.timeout_seconds)
+        for name, answer in await self._answers(asked):
+            known = self._topics.get(name)
+            if isinstance(answer, BaseException):
+                found = error_of(answer)
+                if found is None or found.code() not in MISSING_TOPIC:
+                    raise translate(answer, self.broker, written=False)
+                self.forget(name)
+            elif known is None or (known.id, known.partitions) != (_id_of(answer), len(answer.partitions)):
+                self.forget(name)
+                await self.topic(name)
+        return [self._topics.get(name) for name in names]
 
     def knows(self, name: str) -> bool:
         """Whether the topic was found to exist."""
@@ -153,6 +157,8 @@ class KafkaAdmin:
     async def offsets(self, positions: Sequence[Position], *, latest: bool, again: bool = True) -> dict[Position, int]:
         """The end of each partition, or its first offset; those of missing topics are left out.
 
+        The end is what a consumer reads up to: before the first record of an open transaction.
+
         ``again``: ask again after a failure that may pass. Raises BrokerError for the first partition that fails.
         """
         if not positions:
@@ -163,7 +169,9 @@ class KafkaAdmin:
             # After a restart of a broker the client asks nobody until it has looked for the leaders again.
             left = max(deadline - asyncio.get_running_loop().time(), _FLUSHED)
             asked = self._admin.list_offsets(
-                {TopicPartition(*each): spec for each in positions}, request_timeout=min(_ATTEMPT_SECONDS, left)
+                {TopicPartition(*each): spec for each in positions},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=min(_ATTEMPT_SECONDS, left),
             )
             answers = await self._answers(asked)
             offsets = {
@@ -187,25 +195,6 @@ class KafkaAdmin:
                 raise error
             await asyncio.sleep(_FLUSHED)
             await self.all_names()
-
-    async def committed(self, group: str, positions: Sequence[Position]) -> dict[Position, tuple[int, str]]:
-        """The committed offset of each partition, with its metadata; those without one are left out.
-
-        Asked by a consumer that never joins the group. ``AdminClient.list_consumer_group_offsets`` of librdkafka 2.16
-        ends the process, by a segmentation fault, when the coordinator of the group moves or loads.
-        """
-        if not positions:
-            return {}
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._committed, group, positions)
-        return await within(self.timeout_seconds + _FLUSHED, self.broker, _awaited(work))
-
-    async def find_coordinator(self, group: str, seconds: float) -> None:
-        """Wait at most ``seconds`` until the coordinator of ``group`` has answered once.
-
-        In a new cluster that takes longer than a reserve may take.
-        """
-        with suppress(BabelgateError):
-            await within(seconds, self.broker, self.committed(group, [(_OFFSETS, 0)]))
 
     async def delete_before(self, offsets: Mapping[Position, int]) -> None:
         """Remove the records before these offsets. Raises the error of the first partition that refuses."""
@@ -243,29 +232,6 @@ class KafkaAdmin:
         if self._cause is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._cause = error
 
-    def _committed(self, group: str, positions: Sequence[Position]) -> dict[Position, tuple[int, str]]:
-        member = self._groups.get(group)
-        if member is None:
-            settings = self._settings | {"group.id": group, "enable.auto.commit": False}
-            member = self._groups.setdefault(group, Consumer(settings))
-        deadline = time.monotonic() + self.timeout_seconds
-        while True:
-            left = max(deadline - time.monotonic(), _FLUSHED)
-            try:
-                found = member.committed([TopicPartition(*each) for each in positions], timeout=left)
-                break
-            except KafkaException as error:
-                raised = translate(error, self.broker, written=False)
-                if not isinstance(raised, BrokerUnavailable) or left <= _FLUSHED:
-                    raise raised from None
-            # The coordinator of the group moves, or loads what is committed.
-            time.sleep(_FLUSHED)
-        return {
-            (each.topic, each.partition): (each.offset, each.metadata or "")
-            for each in found
-            if each.error is None and each.offset >= 0
-        }
-
     def _list_topics(self, seconds: float, topic: str | None = None) -> list[str]:
         """The names of all topics, or of the one asked for."""
         try:
@@ -285,7 +251,7 @@ class KafkaAdmin:
         limit = None if setting is None else int(setting)
         if limit is not None:
             self.least_max_bytes = min(self.least_max_bytes, limit)
-        return Topic(name, len(described.partitions), limit)
+        return Topic(name, len(described.partitions), limit, _id_of(described))
 
     async def _settings_of(self, name: str) -> dict[str, str]:
         """The settings of a topic; empty where the credentials may not read them."""
@@ -371,6 +337,13 @@ class KafkaAdmin:
             raise
         except Exception as error:
             raise translate(error, self.broker, written=False) from None
+
+
+def _id_of(described: Any) -> bytes:
+    found = described.topic_id
+    # Both are signed.
+    halves = found.get_most_significant_bits(), found.get_least_significant_bits()
+    return b"".join(int(each).to_bytes(8, signed=True) for each in halves)
 
 
 async def _awaited(future: asyncio.Future[Any]) -> Any:

@@ -65,7 +65,7 @@ class KafkaBinding:
         self._admin = KafkaAdmin(name, settings.client, timeout_seconds)
         self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
         self._reader = KafkaReader(name, settings.client, timeout_seconds)
-        self._consumer = GroupConsumer(name, settings, self._admin, timeout_seconds)
+        self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
         self._share = ShareConsumer(name, settings, self._admin, self._producer, timeout_seconds)
         self._share_lock_seconds = settings.share_lock_seconds
         self._static = settings.instance_id is not None
@@ -113,7 +113,7 @@ class KafkaBinding:
         loop = asyncio.get_running_loop()
         until = loop.time() + OPEN_SECONDS - 0.5
         await self._admin.probe(until - loop.time())
-        await self._admin.find_coordinator(GROUP, until - loop.time())
+        await self._admin.commits.find_coordinator(GROUP, until - loop.time())
 
     async def close(self) -> None:
         """Leave the groups: other members get the partitions, with all that was not acked."""
@@ -158,6 +158,12 @@ class KafkaBinding:
         """Whether this process still has the partition of each delivery, and the delivery is not settled."""
         target = _queue(queue)
         return (self._share if target.shared else self._consumer).outstanding(target, handles)
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By a commit that changes nothing, which the group takes of its members only; or by the locks of the records,
+        as far as the connection to the broker shows that they last."""
+        target = _queue(queue)
+        return await (self._share if target.shared else self._consumer).prove(target, handles)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """Commit the offset of the first unacked message, and in its metadata the acks behind it; or accept each."""

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaError
 
 from app.brokers.binding import Outcome
-from app.brokers.kafka.consumer_thread import ConsumerThread, Position
+from app.brokers.kafka.committed import Position
+from app.brokers.kafka.consumer_thread import ConsumerThread
 from app.brokers.kafka.errors import translate
 from app.brokers.kafka.partitions import Partition
-from app.errors import OutcomeUnknown
+from app.errors import BrokerUnavailable, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
@@ -58,6 +59,23 @@ class Committer:
                 metadata = ""
             wanted[position] = (partition.generation, offset, metadata)
         self.thread.commit(wanted)
+
+    def prove(self, position: Position, partition: Partition) -> AckCommit:
+        """The commit that will show whether the partition is still ours, beside the acks that it records."""
+        pending = self.pending = self.pending or AckCommit()
+        pending.offsets.setdefault(position, [])
+        pending.states[position] = partition
+        return pending
+
+    def proof(self, commit: AckCommit, position: Position) -> Outcome:
+        """The outcome of a proof: LeaseLost where the group has given the partition to another member."""
+        error = commit.outcomes.get(position)
+        if error is not None and error.code() == KafkaError.STALE_MEMBER_EPOCH:
+            return BrokerUnavailable(self._broker, "the consumer group is about to move partitions")
+        outcome = self.outcome(commit, position)
+        if isinstance(outcome, OutcomeUnknown):
+            return BrokerUnavailable(self._broker, outcome.reason)
+        return outcome
 
     def ended(self, results: Mapping[Position, KafkaError | None]) -> None:
         """Partitions of the commit that is under way have their answers."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -15,20 +15,19 @@ from app.brokers.binding import Delivery, Outcome
 from app.brokers.bounded import signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.commits import AckCommit, Committer
-from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, Position, client_settings
-from app.brokers.kafka.ends import LogEnds
+from app.brokers.kafka.committed import Position
+from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, client_settings
+from app.brokers.kafka.emptiness import Emptiness
 from app.brokers.kafka.errors import error_of
+from app.brokers.kafka.membership import ABSENT_SECONDS, guard
 from app.brokers.kafka.message import delivery_of
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.partitions import HIDING_SECONDS, LINGER_SECONDS, Partition, TopicInUse
+from app.brokers.kafka.reader import KafkaReader
 from app.brokers.kafka.url import KafkaSettings
 from app.errors import BrokerUnavailable, LeaseLost
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
-
-_JOIN_SECONDS = 5.0
-"""How long the partitions of a topic may take to come, after it was subscribed or after one was revoked: the default of
-``group.consumer.heartbeat.interval.ms``. One that does not come by then has another member, and nobody waits for it."""
 
 _SPARE_SECONDS = 0.1
 _FEW_READY = 500
@@ -45,7 +44,9 @@ class GroupConsumer:
     that no later one is overtaken.
     """
 
-    def __init__(self, broker: str, settings: KafkaSettings, admin: KafkaAdmin, timeout_seconds: float) -> None:
+    def __init__(
+        self, broker: str, settings: KafkaSettings, admin: KafkaAdmin, reader: KafkaReader, timeout_seconds: float
+    ) -> None:
         self._broker = broker
         self._timeout_seconds = timeout_seconds
         self._admin = admin
@@ -57,11 +58,9 @@ class GroupConsumer:
         self._waiting = 0
         self._leasing: dict[TopicInUse, None] = {}
         """The topics with leases, and some that had them."""
-        self._ends = LogEnds(admin, timeout_seconds / 2)
+        self._emptiness = Emptiness(broker, admin, reader, timeout_seconds)
+        self._guarding: asyncio.Task[None] | None = None
         self._thread: ConsumerThread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()
-        self._woken = False
         self._failure: str | None = None
         """The reason why the last member failed; a new text each time."""
         self._timer: asyncio.TimerHandle | None = None
@@ -72,6 +71,9 @@ class GroupConsumer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._guarding is not None:
+            self._guarding.cancel()
+            self._guarding = None
         thread, self._thread = self._thread, None
         self._commits.thread = None
         for topic in self._topics.values():
@@ -138,12 +140,7 @@ class GroupConsumer:
                 waiting.append((index, pending, position))
             elif not partition.was_acked(offset):
                 outcomes[index] = LeaseLost()
-        if not waiting:
-            return outcomes
-        self._commits.send()
-        self._hurry()
-        commits = {commit.done for _, commit, _ in waiting}
-        await asyncio.wait(commits, timeout=self._timeout_seconds)
+        await self._committed(waiting)
         for index, commit, position in waiting:
             outcomes[index] = self._commits.outcome(commit, position)
         return outcomes
@@ -167,6 +164,20 @@ class GroupConsumer:
             _, offset, partition = self._find(queue, handle)
             found.append(partition is not None and offset in partition.leased)
         return found
+
+    async def prove(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
+        """Commit what is committed already: the group takes no commit of a member that it has replaced."""
+        outcomes: list[Outcome] = [LeaseLost()] * len(handles)
+        waiting: list[tuple[int, AckCommit, Position]] = []
+        for index, handle in enumerate(handles):
+            number, offset, partition = self._find(queue, handle)
+            if partition is not None and offset in partition.leased:
+                position = (queue.name, number)
+                waiting.append((index, self._commits.prove(position, partition), position))
+        await self._committed(waiting)
+        for index, commit, position in waiting:
+            outcomes[index] = self._commits.proof(commit, position)
+        return outcomes
 
     def leased(self, name: str) -> Mapping[int, Collection[int]]:
         """The offsets of the topic ``name`` that this process has leased, by partition."""
@@ -213,38 +224,35 @@ class GroupConsumer:
         return taken
 
     async def _last_look(self, topic: TopicInUse, limit: int, since: float, until: float) -> list[Delivery]:
-        """What arrives until all is read that the log had some time after ``since``. Raises BrokerUnavailable."""
+        """What arrives until it is known that nothing more is there. Raises BrokerUnavailable where it is not."""
         loop = asyncio.get_running_loop()
-        name = topic.queue.name
         waiting = (each.queue.name for each in self._topics.values() if each.waiting)
-        ends = await within(until - loop.time(), self._broker, self._ends.of(name, since, waiting))
-        others = [(name, number) for number in ends if number not in topic.partitions]
-        left = until - loop.time()
-        committed = await within(left, self._broker, self._admin.committed(GROUP, others)) if others else {}
+        look = await self._emptiness.look(topic, since, until, waiting)
         while True:
             topic = self._use(topic.queue, topic)
             if taken := self._take(topic, limit):
                 return taken
-            unread = any(topic.is_behind(number, end) for number, end in ends.items())
-            joining = not topic.answered or loop.time() - topic.moved_at < _JOIN_SECONDS
-            elsewhere = joining and any(
-                number not in topic.partitions and committed.get((name, number), (0, ""))[0] < end
-                for number, end in ends.items()
-            )
+            doubt = look.doubt(topic, loop.time(), is_member=self._is_member())
             left = until - loop.time()
-            if left <= 0 and (unread or (elsewhere and not topic.answered)):
-                reason = "records of the log have not arrived" if unread else "the consumer group has not answered"
-                raise BrokerUnavailable(self._broker, reason)
-            if left <= 0 or not (unread or elsewhere):
+            if doubt is None or (left <= 0 and not doubt.reason):
                 return []
+            if left <= 0 or not doubt.may_pass:
+                raise doubt.error(self._broker)
             topic.changed.clear()
             await signalled(topic.changed, min(left, _RECHECK_SECONDS))
 
+    def _is_member(self) -> bool:
+        return self._thread is not None and self._thread.membership.is_proven()
+
     def _subscribe(self) -> None:
         if self._thread is None:
-            self._loop = asyncio.get_running_loop()
-            thread = ConsumerThread(self._settings, self._incremental, lambda: next(self._numbers), self._deliver)
+            thread = ConsumerThread(self._settings, self._incremental, lambda: next(self._numbers), self._hear)
             self._thread = self._commits.thread = thread
+            if self._guarding is None:
+                lost = partial(self._failed, TimeoutError(f"it had no group for {ABSENT_SECONDS:g} s"))
+                has_group = partial(self._admin.commits.is_answered, GROUP)
+                guarding = guard(lambda: not self._topics or self._is_member(), has_group, lost)
+                self._guarding = asyncio.create_task(guarding)
         self._thread.subscribe(sorted(self._topics))
 
     def _look_in(self, seconds: float) -> None:
@@ -302,6 +310,13 @@ class GroupConsumer:
             return 0, 0, None
         return number, offset, partition
 
+    async def _committed(self, waiting: Sequence[tuple[int, AckCommit, Position]]) -> None:
+        """Send the pending commit, and wait until these commits have their answers, or the time is over."""
+        if waiting:
+            self._commits.send()
+            self._hurry()
+            await asyncio.wait({commit.done for _, commit, _ in waiting}, timeout=self._timeout_seconds)
+
     def _make_room(self, position: Position, partition: Partition) -> None:
         topic = self._topics.get(position[0])
         if topic is not None and topic.partitions.get(position[1]) is partition:
@@ -312,22 +327,7 @@ class GroupConsumer:
 
     # Events of the thread
 
-    def _deliver(self) -> None:
-        """In the consumer's thread: wake the event loop up, once for all events that it has not seen."""
-        with self._lock:
-            if self._woken:
-                return
-            self._woken = True
-        assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(self._drain, self._thread)
-        except RuntimeError:
-            # The event loop has ended.
-            return
-
-    def _drain(self, thread: ConsumerThread | None) -> None:
-        with self._lock:
-            self._woken = False
+    def _hear(self) -> None:
         thread = self._thread
         while thread is not None and thread is self._thread and thread.events:
             kind, what = thread.events.popleft()

@@ -6,6 +6,7 @@ this thread, whose polls are short while somebody waits for it. Where only a com
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -15,7 +16,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from app.brokers.kafka.committed import Position
 from app.brokers.kafka.errors import error_of
+from app.brokers.kafka.membership import STATISTICS_MS, Membership, generation_of
 from app.brokers.kafka.url import KafkaSettings
 
 GROUP = "babelqueue"
@@ -24,7 +27,6 @@ GROUP = "babelqueue"
 MOST_READY = 1_000
 """Records of a partition that wait in this process before it pauses."""
 
-Position = tuple[str, int]
 Event = tuple[str, Any]
 """What happened: ``assigned`` with [position, generation, offset or None, metadata], ``revoked`` with positions,
 ``answered`` with the topics whose subscription the group knows, ``records`` with messages, ``committed`` with
@@ -48,7 +50,8 @@ _COMMITTED_SECONDS = 5.0
 that is less. Then they are asked for again."""
 
 _ANSWER_SECONDS = 5.0
-"""After this time a subscription passes for answered. A change that the client took back is never sent."""
+"""A subscription also counts as answered when the client is a member so long after it. One that was taken back at once
+is never sent."""
 
 
 class _CommitAnswered(Exception):
@@ -56,22 +59,25 @@ class _CommitAnswered(Exception):
 
 
 class ConsumerThread:
-    """One member of the group. ``settings`` are those of the client; ``deliver`` is called in this thread with the
-    events since the last call. ``incremental``: the group's protocol moves single partitions."""
+    """One member of the group. ``settings`` are those of the client; ``hear`` is called in the event loop when there
+    are events, once for many. ``incremental``: the group's protocol moves single partitions."""
 
     def __init__(
         self,
         settings: Mapping[str, Any],
         incremental: bool,
         generations: Callable[[], int],
-        deliver: Callable[[], None],
+        hear: Callable[[], None],
     ) -> None:
         self.events: deque[Event] = deque()
         self.brisk = False
         """Leases are held, or acks under way: polls are short, because a command may follow soon."""
         self._incremental = incremental
         self._generations = generations
-        self._deliver = deliver
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._woken = False
         self._commands: deque[Callable[[], None]] = deque()
         self._commanded = threading.Event()
         self._brisk_until = 0.0
@@ -81,8 +87,10 @@ class ConsumerThread:
         self._asked: tuple[int, float, Sequence[str]] | None = None
         """The last subscription, until it is answered: the generation of the group before, when, and its topics."""
         self._owned: dict[Position, int] = {}
+        self.membership = Membership(time.monotonic)
         self._committed_seconds = min(settings["socket.timeout.ms"] / 1000, _COMMITTED_SECONDS)
-        self._settings = {**settings, "on_commit": self._committed, "error_cb": self._error}
+        callbacks = {"on_commit": self._committed, "error_cb": self._error, "stats_cb": self.membership.measured}
+        self._settings = {**settings, **callbacks}
         self._consumer: Consumer | None = None
         self._thread = threading.Thread(target=self._run, name="kafka-consumer", daemon=True)
         self._thread.start()
@@ -137,6 +145,7 @@ class ConsumerThread:
         try:
             while not self._closing:
                 message = self._poll(consumer)
+                self.membership.look(consumer)
                 if message is not None:
                     self._tell("records", [message, *consumer.consume(_BATCH, 0)])
                     self._brisk_until = time.monotonic() + _BRISK_SECONDS
@@ -154,8 +163,9 @@ class ConsumerThread:
         if self.brisk:
             self._brisk_until = time.monotonic() + _BRISK_SECONDS
         brisk = time.monotonic() < self._brisk_until
-        seconds = _SHORT_SECONDS if brisk or self._asked else _LONG_SECONDS
-        if brisk and not self._awaited and not self._committing and not self._asked:
+        asked = self._asked is not None and time.monotonic() - self._asked[1] < _ANSWER_SECONDS
+        seconds = _SHORT_SECONDS if brisk or asked else _LONG_SECONDS
+        if brisk and not self._awaited and not self._committing and not asked:
             self._commanded.wait(_COMMAND_SECONDS)
             seconds = 0
         self._commanded.clear()
@@ -171,7 +181,17 @@ class ConsumerThread:
 
     def _tell(self, kind: str, what: Any) -> None:
         self.events.append((kind, what))
-        self._deliver()
+        with self._lock:
+            woken, self._woken = self._woken, True
+        if not woken:
+            # The event loop may have ended.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._woken = False
+        self._hear()
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         assert self._consumer is not None
@@ -184,7 +204,10 @@ class ConsumerThread:
 
     def _look_for_answer(self, consumer: Consumer, before: int, since: float, topics: Sequence[str]) -> None:
         """Each subscription changes the generation of the group, also where the member gets no partition."""
-        if before != generation_of(consumer) > 0 or time.monotonic() - since > _ANSWER_SECONDS:
+        is_new = before != generation_of(consumer) > 0
+        if is_new:
+            self.membership.prove()
+        if is_new or self.membership.proven_at - since > _ANSWER_SECONDS:
             self._asked = None
             self._tell("answered", topics)
 
@@ -204,6 +227,7 @@ class ConsumerThread:
             position = (each.topic, each.partition)
             generation = self._owned[position] = self._generations()
             assigned.append((position, generation, each.offset if each.offset >= 0 else None, each.metadata))
+        self.membership.prove()
         # It is known before its first record.
         self._tell("assigned", assigned)
         (consumer.incremental_assign if self._incremental else consumer.assign)(found)
@@ -233,6 +257,8 @@ class ConsumerThread:
 
     def _committed(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         self._committing = False
+        if error is None:
+            self.membership.prove()
         self._tell("committed", {(each.topic, each.partition): each.error or error for each in partitions})
         if self._polling:
             raise _CommitAnswered
@@ -251,13 +277,6 @@ def resumed(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             # Where the client is about to give it up, there is nothing to hurry.
             with suppress(KafkaException):
                 consumer.seek(each)
-
-
-def generation_of(consumer: Consumer) -> int:
-    """The generation of the group, or the epoch of the member, as the client knows it; not positive before it has
-    joined. The client shows it only in the bytes that a transaction takes along."""
-    metadata: Any = consumer.consumer_group_metadata()
-    return int.from_bytes(metadata[7:11], "little", signed=True) if metadata.startswith(b"CGMDv2:") else 0
 
 
 def client_settings(settings: KafkaSettings, timeout_seconds: float) -> dict[str, Any]:
@@ -280,6 +299,7 @@ def client_settings(settings: KafkaSettings, timeout_seconds: float) -> dict[str
         "reconnect.backoff.max.ms": 500,
         # A member that lost the answer about its topics asks again after this time, and joins no earlier.
         "topic.metadata.refresh.interval.ms": 5_000,
+        "statistics.interval.ms": STATISTICS_MS,
         "log_level": 0,
     }
     if settings.group_protocol == "classic":

@@ -6,7 +6,6 @@ topic ``<topic>.dlq.removed``, so that no process lists it again. The order of t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -15,12 +14,14 @@ from app import envelope
 from app.brokers.batching import batches
 from app.brokers.binding import DeadRecord
 from app.brokers.cursor import decode, encode
-from app.brokers.kafka.admin import MARKERS, KafkaAdmin, Position
+from app.brokers.kafka.admin import MARKERS, KafkaAdmin
+from app.brokers.kafka.committed import Position
 from app.brokers.kafka.errors import translate
 from app.brokers.kafka.message import Written, read
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.publish import KafkaProducer
 from app.brokers.kafka.reader import KafkaReader
+from app.brokers.kafka.removed import RememberedTopics, RemovedLetters
 from app.errors import BabelgateError, BrokerRejected
 from app.runtime import turns
 
@@ -33,26 +34,6 @@ _OFFSETS = 10**14
 _PAGE = 500
 
 
-class _Removed:
-    """The markers of one topic of dead letters, as far as they were read: by offset, who removed the record."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.read_up_to = 0
-        self.marks: dict[int, dict[int, bytes]] = {}
-
-    def note(self, key: bytes | None, value: bytes | None) -> None:
-        """Note a marker; the first one of a record counts, and one without a value takes it away."""
-        partition, _, offset = (key or b"").decode("ascii", "replace").partition(":")
-        if not (partition.isdigit() and offset.isdigit()):
-            return
-        marks = self.marks.setdefault(int(partition), {})
-        if value is None:
-            marks.pop(int(offset), None)
-        else:
-            marks.setdefault(int(offset), value)
-
-
 class KafkaDeadLetters:
     """The topics of dead letters of one cluster."""
 
@@ -60,12 +41,12 @@ class KafkaDeadLetters:
         self._admin = admin
         self._producer = producer
         self._reader = reader
-        self._removed: dict[str, _Removed] = {}
+        self._removed = RememberedTopics()
 
     async def read(self, queue: KafkaQueue, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page, by partition and offset, and the next cursor. Raises InvalidParameter for a bad cursor."""
         wanted, offset = divmod(decode(cursor), _OFFSETS)
-        removed = self._state(queue)
+        removed = self._removed.of(queue.dead)
         async with removed.lock:
             bounds = await self._bounds(queue, removed)
         page: list[DeadRecord] = []
@@ -73,7 +54,7 @@ class KafkaDeadLetters:
             number = position[1]
             if number < wanted:
                 continue
-            marks = removed.marks.get(number, {})
+            marks = removed.of(number)
             at: int | None = max(start, offset) if number == wanted else start
             while at is not None and at < end:
                 if len(page) == limit:
@@ -90,27 +71,27 @@ class KafkaDeadLetters:
 
     async def remove(self, queue: KafkaQueue, records: Sequence[DeadRecord]) -> list[bool]:
         """Whether this call has removed each record."""
-        removed = self._state(queue)
+        removed = self._removed.of(queue.dead)
         async with removed.lock:
             bounds = await self._bounds(queue, removed)
             left: dict[tuple[int, int], int] = {}
             for index, record in enumerate(records):
                 number, offset = record.key
                 start, end = bounds.get((queue.dead, number), (0, 0))
-                if start <= offset < end and offset not in removed.marks.get(number, {}):
+                if start <= offset < end and offset not in removed.of(number):
                     left.setdefault((number, offset), index)
             gone = await self._mark(queue, removed, list(left), bounds)
             return [left.get(record.key) == index and record.key in gone for index, record in enumerate(records)]
 
     async def count(self, queue: KafkaQueue) -> int:
         """The number of dead letters."""
-        removed = self._state(queue)
+        removed = self._removed.of(queue.dead)
         async with removed.lock:
             return _count(removed, await self._bounds(queue, removed))
 
     async def purge(self, queue: KafkaQueue) -> int:
         """Delete all records."""
-        removed = self._state(queue)
+        removed = self._removed.of(queue.dead)
         async with removed.lock:
             bounds = await self._bounds(queue, removed)
             count = _count(removed, bounds)
@@ -133,19 +114,19 @@ class KafkaDeadLetters:
             if cursor is None:
                 return count
 
-    def _state(self, queue: KafkaQueue) -> _Removed:
-        return self._removed.setdefault(queue.dead, _Removed())
-
-    async def _bounds(self, queue: KafkaQueue, removed: _Removed) -> dict[Position, tuple[int, int]]:
+    async def _bounds(self, queue: KafkaQueue, removed: RemovedLetters) -> dict[Position, tuple[int, int]]:
         """The first offset that may be left of each partition, and its end; reads the new markers before."""
         markers = (f"{queue.dead}.removed", 0)
-        positions = await self._admin.positions(queue.dead)
-        if not positions:
+        # They may have been deleted and created again, by another process or an operator.
+        letters, marking = await self._admin.topics_now(queue.dead, markers[0])
+        if letters is None:
             return {}
-        marked = await self._admin.positions(markers[0])
+        removed.begin(letters, marking)
+        positions = [(letters.name, number) for number in range(letters.partitions)]
+        marked = [] if marking is None else [markers]
         ends = await self._admin.offsets([*positions, *marked], latest=True)
         starts = await self._admin.offsets(positions, latest=False)
-        taken = await self._admin.committed(_GROUP, positions)
+        taken = await self._admin.commits.of(_GROUP, positions)
         await self._read_markers(removed, markers, ends.get(markers, 0))
         return {
             each: (max(starts[each], taken.get(each, (0, ""))[0]), ends[each])
@@ -153,19 +134,26 @@ class KafkaDeadLetters:
             if each in starts and each in ends
         }
 
-    async def _read_markers(self, removed: _Removed, markers: Position, end: int) -> None:
+    async def _read_markers(
+        self, removed: RemovedLetters, markers: Position, end: int, ours: bytes = b""
+    ) -> set[tuple[int, int]]:
+        """Read the new markers; return the letters that were removed by those with the value ``ours``."""
+        found: set[tuple[int, int]] = set()
         at: int | None = removed.read_up_to
         while at is not None and at < end:
             records, at = await self._reader.read(markers, at, _PAGE)
             for each in records:
-                removed.note(each.key(), each.value())
+                position = removed.note(each.key(), each.value())
+                if position is not None and each.value() == ours:
+                    found.add(position)
                 removed.read_up_to = each.offset() + 1
         removed.read_up_to = max(removed.read_up_to, end)
+        return found
 
     async def _mark(
         self,
         queue: KafkaQueue,
-        removed: _Removed,
+        removed: RemovedLetters,
         keys: Sequence[tuple[int, int]],
         bounds: Mapping[Position, tuple[int, int]],
     ) -> set[tuple[int, int]]:
@@ -177,7 +165,7 @@ class KafkaDeadLetters:
         for number in {number for number, _ in keys}:
             wanted = {offset for partition, offset in keys if partition == number}
             start, _ = bounds[queue.dead, number]
-            marks = removed.marks.get(number, {})
+            marks = removed.of(number)
             first = start
             while first in wanted or first in marks:
                 first += 1
@@ -198,23 +186,19 @@ class KafkaDeadLetters:
         return gone
 
     async def _write_markers(
-        self, queue: KafkaQueue, removed: _Removed, keys: Sequence[tuple[int, int]]
+        self, queue: KafkaQueue, removed: RemovedLetters, keys: Sequence[tuple[int, int]]
     ) -> set[tuple[int, int]]:
         topic = await self._admin.ensured(queue, f"{queue.dead}.removed", MARKERS)
-        ours = uuid4().bytes
+        ours = removed.marker(uuid4().bytes)
         await self._send([Written(topic.name, ours, b"%d:%d" % key, []) for key in keys])
         markers = (topic.name, 0)
         ends = await self._admin.offsets([markers], latest=True)
-        await self._read_markers(removed, markers, ends.get(markers, 0))
-        return {key for key in keys if removed.marks.get(key[0], {}).get(key[1]) == ours}
+        return await self._read_markers(removed, markers, ends.get(markers, 0), ours)
 
-    async def _forget(self, queue: KafkaQueue, removed: _Removed, firsts: Mapping[Position, int]) -> None:
+    async def _forget(self, queue: KafkaQueue, removed: RemovedLetters, firsts: Mapping[Position, int]) -> None:
         """Take away the markers of deleted records, for compaction."""
         old = [
-            (number, offset)
-            for (_, number), first in firsts.items()
-            for offset in removed.marks.get(number, {})
-            if offset < first
+            (number, offset) for (_, number), first in firsts.items() for offset in removed.of(number).offsets(0, first)
         ]
         for some in batches(old, _PAGE):
             await self._send([Written(f"{queue.dead}.removed", None, b"%d:%d" % key, []) for key in some])
@@ -227,10 +211,9 @@ class KafkaDeadLetters:
                 raise translate(error, self._admin.broker, written=True)
 
 
-def _count(removed: _Removed, bounds: Mapping[Position, tuple[int, int]]) -> int:
+def _count(removed: RemovedLetters, bounds: Mapping[Position, tuple[int, int]]) -> int:
     return sum(
-        max(end - start, 0) - sum(start <= offset < end for offset in removed.marks.get(number, {}))
-        for (_, number), (start, end) in bounds.items()
+        max(end - start, 0) - removed.of(number).count(start, end) for (_, number), (start, end) in bounds.items()
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 
 from app.brokers.binding import Peeked, QueueStats
-from app.brokers.kafka.admin import KafkaAdmin, Position
+from app.brokers.kafka.admin import KafkaAdmin
+from app.brokers.kafka.committed import Position
 from app.brokers.kafka.dead_letters import KafkaDeadLetters
 from app.brokers.kafka.message import KafkaRecord, read
 from app.brokers.kafka.options import KafkaQueue
@@ -128,7 +129,7 @@ class KafkaInspector:
         ends, starts, committed = await asyncio.gather(
             self._admin.offsets(positions, latest=True),
             self._admin.offsets(positions, latest=False),
-            self._admin.committed(group or GROUP, positions if group else ()),
+            self._admin.commits.of(group or GROUP, positions if group else ()),
         )
         bounds = {
             each: (max(starts[each], committed.get(each, (0, ""))[0]), ends[each])

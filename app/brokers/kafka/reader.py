@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from app.brokers.bounded import within
-from app.brokers.kafka.admin import Position
+from app.brokers.kafka.committed import Position
 from app.brokers.kafka.errors import translate
 from app.errors import BrokerUnavailable
 

@@ -125,6 +125,16 @@ class ShareConsumer:
         found = [self._find(queue, handle) for handle in handles]
         return [each is not None and not self._is_over(each, now) for each in found]
 
+    async def prove(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
+        """The client can ask for no lock. It lasts until its time is over or its connection ends, which the client
+        reports with its statistics: those after an answer of the cluster are waited for."""
+        await within(self._timeout_seconds, self._broker, self._probed(asyncio.get_running_loop().time()))
+        members = {each.member for handle in handles if (each := self._find(queue, handle)) is not None}
+        reports = [each.report() for each in members]
+        if reports and (await asyncio.wait(reports, timeout=self._timeout_seconds))[1]:
+            raise BrokerUnavailable(self._broker, "a member of the share group has not reported its connections")
+        return [None if is_out else LeaseLost() for is_out in self.outstanding(queue, handles)]
+
     def leased(self, name: str) -> Mapping[int, Collection[int]]:
         """The offsets of the topic ``name`` that this process has leased, by partition."""
         topic = self._topics.get(name)
@@ -280,6 +290,8 @@ class ShareConsumer:
                 self._give_back(topic.lose([member]))
             if not member.load:
                 member.free_at = now
+        elif kind == "reported":
+            member.reported()
         elif kind == "lost":
             self._give_back(topic.lose([member]))
         elif kind == "failed":

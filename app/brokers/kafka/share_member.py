@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, ShareConsumer
 
+from app.brokers.kafka.membership import statistics
 from app.brokers.kafka.share_group import SHARE_GROUP
 from app.observe.logs import get_logger
 
@@ -37,29 +37,8 @@ Settle = tuple[Key, AcknowledgeType]
 Tell = Callable[[str, Any], None]
 """Called in the thread: ``joined`` with whether the member has partitions, ``records`` with messages and the time
 (of ``time.monotonic``) since when they may be locked, ``looked`` with the time when an empty poll began, ``settled``
-with {key: error or None}, ``lost`` with None where the broker may have released the load, ``failed`` with an error,
-``ended`` with None."""
-
-
-class _Membership(msgspec.Struct):
-    join_state: str = ""
-    assignment_size: int = 0
-
-
-class _KnownBroker(msgspec.Struct):
-    nodeid: int = -1
-    source: str = ""
-    disconnects: int = 0
-
-
-class _Statistics(msgspec.Struct):
-    """What is read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
-
-    cgrp: _Membership = msgspec.field(default_factory=_Membership)
-    brokers: dict[str, _KnownBroker] = msgspec.field(default_factory=dict)
-
-
-_statistics = msgspec.json.Decoder(_Statistics)
+with {key: error or None}, ``reported`` with None after the statistics that were asked for, ``lost`` with None where the
+broker may have released the load, ``failed`` with an error, ``ended`` with None."""
 
 
 class ShareThread:
@@ -76,6 +55,7 @@ class ShareThread:
         self._lock = threading.Lock()
         self._commanded = threading.Event()
         self._closing = False
+        self._report = False
         self._open = True
         self._joined = False
         self._several = True
@@ -96,6 +76,10 @@ class ShareThread:
         with self._lock:
             self._commands += settles
         self._commanded.set()
+
+    def report(self) -> None:
+        """Tell ``reported`` with the next statistics, behind what they show."""
+        self._report = True
 
     def close(self) -> None:
         """Give back what is not acknowledged, and end. Does not wait."""
@@ -174,7 +158,8 @@ class ShareThread:
             self._tell("settled", results)
 
     def _measured(self, text: str) -> None:
-        found = _statistics.decode(text)
+        report, self._report = self._report, False
+        found = statistics.decode(text)
         learned = {name for name, each in found.brokers.items() if each.source == "learned"}
         self._several = len(learned) != 1
         disconnects = sum(each.disconnects for each in found.brokers.values())
@@ -185,6 +170,8 @@ class ShareThread:
         if joined != self._joined:
             self._joined = joined
             self._tell("joined", joined)
+        if report:
+            self._tell("reported", None)
 
     def _lose(self) -> None:
         """A connection has ended, and a broker releases what it has locked for it."""

@@ -81,6 +81,7 @@ class ShareMember:
         self.looked_at = -1.0
         self.free_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
+        self._report: asyncio.Future[None] | None = None
         self._thread = ShareThread(member_settings(client, size), topic, timeout_seconds, tell)
 
     def open(self) -> None:
@@ -101,6 +102,19 @@ class ShareMember:
     def settle(self, records: Collection[ShareRecord], kind: AcknowledgeType) -> None:
         """Send the records' ends to the broker."""
         self._thread.settle([(each.key, kind) for each in records])
+
+    def report(self) -> asyncio.Future[None]:
+        """Done when the client has reported its connections again."""
+        if self._report is None:
+            self._report = asyncio.get_running_loop().create_future()
+            self._thread.report()
+        return self._report
+
+    def reported(self) -> None:
+        """The client has reported its connections, or is used no more."""
+        report, self._report = self._report, None
+        if report is not None and not report.done():
+            report.set_result(None)
 
     def close(self) -> None:
         """Give back what is not settled, and end."""
@@ -219,6 +233,7 @@ class ShareTopic:
     def drop(self, member: ShareMember) -> None:
         """Use the member no more. Ends that are on their way have no answer."""
         member.closing = True
+        member.reported()
         for key in list(member.load):
             self.settled(member, key, OutcomeUnknown(self._broker, "the member left the share group before the answer"))
 

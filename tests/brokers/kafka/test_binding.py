@@ -15,8 +15,10 @@ from app.brokers.binding import Outgoing
 from app.brokers.kafka import admin
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.consumer_thread import Position, generation_of, resumed
+from app.brokers.kafka.committed import Position
+from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.ends import LogEnds
+from app.brokers.kafka.membership import generation_of
 from app.errors import BodyTooLarge, BrokerUnavailable
 from tests.brokers.kafka.harness import STANDARD, binding, create, limit_bytes, read, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka

@@ -45,7 +45,7 @@ def bodies(found: Sequence[Delivery]) -> list[bytes]:
 async def committed(process: KafkaBinding, queue: NativeQueue) -> Any:
     """The offset and the metadata of each partition, as another client reads them."""
     positions = await process._admin.positions(queue.name)
-    return await process._admin.committed(GROUP, positions)
+    return await process._admin.commits.of(GROUP, positions)
 
 
 async def test_a_topic_that_was_paused_is_read_again(one: KafkaBinding, queue: str) -> None:

@@ -100,6 +100,14 @@ async def test_what_a_broker_answers_is_no_outage(bench: Bench) -> None:
     assert bench.lines() == []
 
 
+async def test_a_broker_that_cannot_say_what_one_queue_has_is_not_lost(bench: Bench) -> None:
+    error = BrokerUnavailable("memory", "another consumer has the messages")
+    error.answered = True
+    bench.outages.call_ended("memory", error)
+    assert bench.lines() == []
+    assert await bench.outages.check("memory")
+
+
 async def test_one_that_was_found_down_has_failed_no_call(bench: Bench) -> None:
     bench.outages.lost("memory", DOWN)
     bench.outages.lost("memory", DOWN)

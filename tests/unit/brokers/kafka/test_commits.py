@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from app.brokers.kafka.commits import AckCommit, Committer
-from app.brokers.kafka.consumer_thread import Position
+from app.brokers.kafka.committed import Position
 from app.brokers.kafka.partitions import Partition
 from app.errors import LeaseLost, OutcomeUnknown
 

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from app.brokers.kafka.message import Written
-from app.brokers.kafka.retry import _before, _Member, _Waiting
+from app.brokers.kafka.retry_member import TierMember, _before, _Waiting
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 
 TIER = "orders.retry.1"
@@ -79,15 +79,12 @@ class Consumer:
 class Scene:
     """A member without its thread, at the time ``now``. ``answer`` decides what becomes of each written value."""
 
-    broker = "main"
-
     def __init__(self, answer: Callable[[bytes], BabelgateError | None] = lambda value: None) -> None:
         self.log: list[Any] = []
         self.now = NOW
         self.answer = answer
         self.consumer = Consumer(self.log)
-        reinjector: Any = self
-        self.member = _Member({}, {TIER: 5.0}, reinjector, lambda: self.now)
+        self.member = TierMember("main", {}, {TIER: 5.0}, self.move, lambda: self.now)
 
     async def move(self, records: Sequence[Written]) -> list[BabelgateError | None]:
         """In the place of the re-injector's own."""
@@ -174,9 +171,9 @@ async def test_a_call_that_fails_as_a_whole_is_repeated() -> None:
     async def down(records: Sequence[Written]) -> list[BabelgateError | None]:
         raise BrokerUnavailable("main", "down")
 
-    scene.member._reinjector.move = down  # type: ignore[method-assign]
+    scene.member._move = down
     assert await scene.turn(NOW + 5000) == []
-    del scene.member._reinjector.move
+    scene.member._move = scene.move
     assert await scene.turn(NOW + 6000) == [("write", [0]), ("resume", [0]), ("commit", {0: 1})]
 
 
@@ -245,7 +242,7 @@ async def test_another_record_with_the_offset_of_one_that_was_written_is_moved()
 
 
 async def test_as_many_written_records_are_known_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.brokers.kafka.retry._MOST_KNOWN", 2)
+    monkeypatch.setattr("app.brokers.kafka.retry_member._MOST_KNOWN", 2)
     scene = Scene()
     scene.consumer.refusal = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
     scene.hold(Record(0), Record(1), Record(2))

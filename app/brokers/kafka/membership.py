@@ -1,0 +1,125 @@
+"""Whether a client is a member of its group, and when one that is not has to be replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from confluent_kafka import Consumer
+
+STATISTICS_MS = 1_000
+"""How often a client reports the state of its group: only its statistics do."""
+
+PROOF_SECONDS = 5.0
+"""How long a proof of membership counts: several reports, of which a busy machine may delay one."""
+
+ABSENT_SECONDS = 10.0
+"""A client that is no member of its group for so long, while the group answers another client, is replaced. After a
+stall of the cluster that is shortly after its restart, librdkafka 2.16 may never look for the group again."""
+
+_LOOK_SECONDS = 1.0
+"""How often a member is looked after."""
+
+
+class _Group(msgspec.Struct):
+    state: str = ""
+    join_state: str = ""
+    assignment_size: int = 0
+
+
+class _KnownBroker(msgspec.Struct):
+    nodeid: int = -1
+    source: str = ""
+    disconnects: int = 0
+
+
+class Statistics(msgspec.Struct):
+    """What is read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
+
+    cgrp: _Group = msgspec.field(default_factory=_Group)
+    brokers: dict[str, _KnownBroker] = msgspec.field(default_factory=dict)
+
+
+statistics = msgspec.json.Decoder(Statistics)
+
+
+def generation_of(consumer: Consumer) -> int:
+    """The generation of the group, or the epoch of the member, as the client knows it; not positive before it has
+    joined. The client shows it only in the bytes that a transaction takes along."""
+    metadata: Any = consumer.consumer_group_metadata()
+    return int.from_bytes(metadata[7:11], "little", signed=True) if metadata.startswith(b"CGMDv2:") else 0
+
+
+class Membership:
+    """When a client was proven to be a member of its group. Used by its thread; others may read ``proven_at``."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.proven_at = -math.inf
+        """A time of ``now``."""
+        self._now = now
+        self._reported: str | None = None
+
+    def measured(self, text: str) -> None:
+        """Take the statistics of the client: its ``stats_cb``."""
+        self._reported = statistics.decode(text).cgrp.state
+
+    def look(self, consumer: Consumer) -> None:
+        """Follow a report, after the poll that brought it."""
+        reported, self._reported = self._reported, None
+        if reported == "up" and generation_of(consumer) > 0:
+            self.prove()
+
+    def prove(self) -> None:
+        """The group has just answered the member."""
+        self.proven_at = self._now()
+
+    def is_proven(self) -> bool:
+        """Whether the client is a member, by a proof that is not too old."""
+        return self._now() - self.proven_at <= PROOF_SECONDS
+
+
+class Watchdog:
+    """Decides when a client that lost its group is replaced. ``now``: seconds that never go back.
+
+    While nobody is answered the cluster is down, and the client is not at fault: its leases may outlive that. So the
+    time without a group counts from the first answer that another client got, and begins again with each that it did
+    not get.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._since: float | None = None
+
+    def is_member(self) -> None:
+        """The client is a member, or wants to be none."""
+        self._since = None
+
+    def is_absent(self, *, answered: bool) -> bool:
+        """Return whether the client, which is no member now, has to be replaced. ``answered``: the group has just
+        answered another client."""
+        now = self._now()
+        if not answered:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= ABSENT_SECONDS
+
+
+async def guard(
+    is_member: Callable[[], bool], is_answered: Callable[[], Awaitable[bool]], replace: Callable[[], None]
+) -> None:
+    """Look after a client, without end: call ``replace`` when it stays without its group although others are answered.
+
+    ``is_member``: the client has its group, or needs none. ``is_answered``: the group answers another client.
+    """
+    watchdog = Watchdog(asyncio.get_running_loop().time)
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if is_member():
+            watchdog.is_member()
+        elif watchdog.is_absent(answered=await is_answered()) and not is_member():
+            watchdog.is_member()
+            replace()

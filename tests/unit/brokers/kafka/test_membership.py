@@ -1,0 +1,79 @@
+"""When a client counts as a member of its group, and when it is replaced: with a clock that the test moves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, Watchdog
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Consumer:
+    """Shows a generation as librdkafka does."""
+
+    def __init__(self, generation: int) -> None:
+        self._generation = generation
+
+    def consumer_group_metadata(self) -> bytes:
+        return b"CGMDv2:" + self._generation.to_bytes(4, "little", signed=True) + b"rest"
+
+
+@pytest.mark.parametrize(
+    ("state", "generation", "is_member"),
+    [("up", 3, True), ("up", 0, False), ("up", -1, False), ("query-coord", 3, False), ("wait-broker", 3, False)],
+)
+def test_a_report_proves_membership(state: str, generation: int, is_member: bool) -> None:
+    clock = Clock()
+    membership = Membership(clock)
+    assert not membership.is_proven()
+    consumer: Any = Consumer(generation)
+    membership.look(consumer)
+    assert not membership.is_proven(), "nothing was reported"
+    membership.measured(json.dumps({"cgrp": {"state": state}}))
+    membership.look(consumer)
+    assert membership.is_proven() == is_member
+    clock.now += PROOF_SECONDS + 0.1
+    membership.look(consumer)
+    assert not membership.is_proven(), "a report counts once"
+
+
+def test_a_client_is_replaced_after_ten_seconds_without_its_group() -> None:
+    clock = Clock()
+    watchdog = Watchdog(clock)
+    for _ in range(10):
+        assert not watchdog.is_absent(answered=True)
+        clock.now += ABSENT_SECONDS / 10
+    assert watchdog.is_absent(answered=True)
+
+
+def test_a_client_is_not_replaced_while_the_group_answers_nobody() -> None:
+    """Its leases may outlive a restart of the cluster."""
+    clock = Clock()
+    watchdog = Watchdog(clock)
+    for _ in range(100):
+        assert not watchdog.is_absent(answered=False)
+        clock.now += 1
+    assert not watchdog.is_absent(answered=True)
+    clock.now += ABSENT_SECONDS - 1
+    assert not watchdog.is_absent(answered=True)
+    assert not watchdog.is_absent(answered=False)
+    clock.now += 2
+    assert not watchdog.is_absent(answered=True), "the time begins again"
+
+
+def test_a_member_begins_anew() -> None:
+    clock = Clock()
+    watchdog = Watchdog(clock)
+    assert not watchdog.is_absent(answered=True)
+    clock.now += ABSENT_SECONDS
+    watchdog.is_member()
+    assert not watchdog.is_absent(answered=True)
