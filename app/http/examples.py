@@ -233,6 +233,11 @@ _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
     "too_many_headers": ("/headers", "The broker aws carries at most 4 headers, not 5.", {"maximum": 4}),
     "queue_name_unsupported": ("", "The broker aws cannot have a queue of this name: it has a dot.", {}),
+    "queue_unsupported": (
+        "",
+        "RabbitMQ does not support this for the queue logs: basic.get not supported by stream queues.",
+        {},
+    ),
     "headers_unsupported": ("/headers", "The broker local has no native headers.", {}),
     "broker_property_unsupported": (
         "/broker_properties/SessionId",

@@ -45,7 +45,11 @@ _OF_KIND: dict[tuple[str, int], str] = {
         504,
     ): "The broker did not confirm in time: the message may be published or not. With an idempotency key "
     "the request can be repeated safely, else a repetition may publish it twice.",
-    ("receive", 422): "`lease_seconds` is beyond the maximum of the broker. No message was handed out.",
+    (
+        "receive",
+        422,
+    ): "`lease_seconds` is beyond the maximum of the broker, or the broker cannot lease messages of this queue. No "
+    "message was handed out.",
     (
         "receive",
         504,

@@ -25,6 +25,7 @@ from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.dead_letters import DeadLetterQueues
 from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq.errors import reason_of, translate
+from app.brokers.rabbitmq.isolation import IsolatedChannels
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
 from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage, Topology
@@ -95,12 +96,19 @@ class RabbitBinding:
         consuming = AmqpConnection(name, parameters, "consume", pause, timeout_seconds)
         self._publish_connection, self._consume_connection = publishing, consuming
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._channels = ChannelPool(consuming.channel, lambda: consuming.channel_max)
+
+        def isolated() -> AmqpConnection:
+            return AmqpConnection(name, parameters, "isolated", timeout_seconds=timeout_seconds)
+
+        self._isolated = IsolatedChannels(consuming, isolated)
+        self._channels = ChannelPool(
+            consuming.channel, lambda: consuming.channel_max, open_alone=self._isolated.of_existing
+        )
         declarer = Declarer(consuming, locks)
         self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
         self._settler = ChannelSettler(name, self._channels, timeout_seconds)
-        self._stats = StatsChannel(consuming, timeout_seconds)
-        self._dead_letters = DeadLetterQueues(consuming, self._background.start, timeout_seconds)
+        self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
+        self._dead_letters = DeadLetterQueues(consuming, self._isolated, self._background.start, timeout_seconds)
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
@@ -133,7 +141,8 @@ class RabbitBinding:
         self._receivers.close()
         self._dead_letters.close()
         await self._settler.flush()
-        await asyncio.gather(self._publish_connection.close(), self._consume_connection.close())
+        connections = self._publish_connection, self._consume_connection, self._isolated
+        await asyncio.gather(*(each.close() for each in connections))
         await self._channels.close()
         await self._background.wait(_CLOSE_SECONDS)
         if self._management is not None:
@@ -249,7 +258,10 @@ class RabbitBinding:
         return QueueStats(depth, in_flight, None, dead + self._dead_letters.taken(profile.dead_queue))
 
     async def purge(self, queue: NativeQueue) -> int:
-        """Remove the ready messages. Delayed ones stay: they are in queues that all queues share."""
+        """Remove the ready messages. Delayed ones stay: they are in queues that all queues share.
+
+        Raises UnsupportedByBroker for a stream.
+        """
         return await self._stats.purge(_queue(queue).profile.queue)
 
     async def read_dead(

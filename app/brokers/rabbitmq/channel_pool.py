@@ -32,11 +32,13 @@ class ReceivingChannel:
     """A channel, and the delivery tags handed out on it that are not settled.
 
     A tag must be settled at most once: the broker closes a channel that settles a tag twice and requeues all of its
-    deliveries. ``watchers`` are called when the channel ends.
+    deliveries. ``watchers`` are called when the channel ends. ``alone``: only one queue uses the channel and its
+    connection.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, alone: bool = False) -> None:
         self.channel = channel
+        self.alone = alone
         self.outstanding: set[int] = set()
         self.used_at = 0.0
         self.consuming = asyncio.Lock()
@@ -83,7 +85,8 @@ class ReceivingChannel:
 
 
 class ChannelPool:
-    """The channels of the consuming connection: one for each queue in use, shared beyond MAX_CHANNELS."""
+    """The channels of the consuming connection: one for each queue in use, shared beyond MAX_CHANNELS. A queue that has
+    to be alone has a channel on a connection of its own."""
 
     def __init__(
         self,
@@ -91,15 +94,18 @@ class ChannelPool:
         most: Callable[[], int],
         idle_seconds: float = IDLE_SECONDS,
         max_queues: int = _MAX_QUEUES,
+        open_alone: Callable[[str], Awaitable[Channel]] | None = None,
     ) -> None:
-        """``open_channel`` may connect, and raises BrokerUnavailable. ``most``: the connection's limit of channels."""
+        """``open_channel`` may connect, and raises BrokerUnavailable. ``most``: the connection's limit of channels.
+        ``open_alone``: opens a channel for a queue on a connection of its own; without it every queue shares one."""
         self._open_channel = open_channel
+        self._open_alone = open_alone
         self._most = most
         self._idle_seconds = idle_seconds
         self._max_queues = max_queues
         self._by_queue: OrderedDict[str, ReceivingChannel] = OrderedDict()
         self._by_generation: dict[str, ReceivingChannel] = {}
-        self._opening: dict[str, asyncio.Task[ReceivingChannel]] = {}
+        self._opening: dict[tuple[str, bool], asyncio.Task[ReceivingChannel]] = {}
         self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -107,11 +113,17 @@ class ChannelPool:
         """The channel of ``generation`` while it is open; None after that."""
         return self._by_generation.get(generation)
 
-    async def of_queue(self, queue: str) -> ReceivingChannel:
-        """The channel of ``queue``, assigned on first use. Raises BrokerUnavailable. May be cancelled at any time."""
+    @property
+    def isolated(self) -> int:
+        """The number of queues that are alone on a connection."""
+        return len(self._by_generation) - len(self._shared_channels())
+
+    async def of_queue(self, queue: str, alone: bool = False) -> ReceivingChannel:
+        """The channel of ``queue``, assigned on first use. May be cancelled at any time. Raises BrokerUnavailable, and
+        errors of ``open_alone``."""
         receiving = self._by_queue.get(queue)
-        if receiving is None or not receiving.channel.is_open:
-            receiving = await self._assigned(queue)
+        if receiving is None or not receiving.channel.is_open or receiving.alone != alone:
+            receiving = await self._assigned(queue, alone)
         else:
             self._by_queue.move_to_end(queue)
         receiving.used_at = asyncio.get_running_loop().time()
@@ -129,21 +141,25 @@ class ChannelPool:
         self._by_queue.clear()
         self._by_generation.clear()
 
-    async def _assigned(self, queue: str) -> ReceivingChannel:
-        task = self._opening.get(queue)
+    async def _assigned(self, queue: str, alone: bool) -> ReceivingChannel:
+        key = queue, alone
+        task = self._opening.get(key)
         if task is None:
-            if len(self._by_generation) + len(self._opening) >= self._bound() and self._by_generation:
-                receiving = self._least_shared()
+            if not alone and (shared := self._shared_channels()) and len(shared) + len(self._opening) >= self._bound():
+                receiving = self._least_shared(shared)
                 self._assign(queue, receiving)
                 return receiving
-            task = asyncio.get_running_loop().create_task(self._open(queue))
-            self._opening[queue] = task
-            task.add_done_callback(lambda _: self._opening.pop(queue, None))
+            task = asyncio.get_running_loop().create_task(self._open(queue, alone))
+            self._opening[key] = task
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
         # A cancelled caller leaves the new channel to the next caller.
         return await asyncio.shield(task)
 
-    async def _open(self, queue: str) -> ReceivingChannel:
-        receiving = ReceivingChannel(await self._open_channel())
+    async def _open(self, queue: str, alone: bool) -> ReceivingChannel:
+        if alone and self._open_alone is not None:
+            receiving = ReceivingChannel(await self._open_alone(queue), alone)
+        else:
+            receiving = ReceivingChannel(await self._open_channel(), alone)
         self._assign(queue, receiving)
         self._by_generation[receiving.channel.generation] = receiving
         receiving.channel.rpc.closing.add_done_callback(lambda _: self._drop(receiving))
@@ -158,9 +174,12 @@ class ChannelPool:
     def _bound(self) -> int:
         return max(1, min(MAX_CHANNELS, self._most() - _KEPT_FREE))
 
-    def _least_shared(self) -> ReceivingChannel:
+    def _shared_channels(self) -> list[ReceivingChannel]:
+        return [receiving for receiving in self._by_generation.values() if not receiving.alone]
+
+    def _least_shared(self, shared: Iterable[ReceivingChannel]) -> ReceivingChannel:
         queues = Counter(receiving.channel.generation for receiving in self._by_queue.values())
-        return min(self._by_generation.values(), key=lambda receiving: queues[receiving.channel.generation])
+        return min(shared, key=lambda receiving: queues[receiving.channel.generation])
 
     def _drop(self, receiving: ReceivingChannel) -> None:
         self._by_generation.pop(receiving.channel.generation, None)
@@ -172,7 +191,9 @@ class ChannelPool:
         self._sweep = None
         long_ago = loop.time() - self._idle_seconds
         for receiving in list(self._by_generation.values()):
-            if not receiving.outstanding and receiving.used_at < long_ago:
+            if receiving.outstanding or receiving.watchers:
+                continue
+            if receiving.used_at < long_ago:
                 self._drop(receiving)
                 self._closing.start(receiving.channel.close())
         if self._by_generation:

@@ -44,7 +44,7 @@ class AmqpConnection:
         self,
         broker: str,
         parameters: ConnectionParameters,
-        purpose: Literal["publish", "consume"],
+        purpose: Literal["publish", "consume", "isolated"],
         pause: ConnectPause | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:

@@ -20,6 +20,7 @@ from app.brokers.rabbitmq.channel import Channel, ChannelMessage
 from app.brokers.rabbitmq.channel_pool import ReceivingChannel
 from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
+from app.brokers.rabbitmq.isolation import IsolatedChannels, purged
 from app.brokers.rabbitmq.profile import Profile
 from app.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
@@ -63,7 +64,7 @@ class TakenLetter(Struct, frozen=True):
 
 
 class QueueBrowser:
-    """Takes messages from the head of ``queue`` on a channel of its own, by short-lived consumers.
+    """Takes messages from the head of ``queue`` on a connection of its own, by short-lived consumers.
 
     Requeued messages return to their places, except on a quorum queue without a delivery limit, which puts them behind
     the others (https://www.rabbitmq.com/docs/quorum-queues#repeated-requeues).
@@ -213,8 +214,16 @@ class DeadLetterQueues:
     end, or when no reader continues for a second.
     """
 
-    def __init__(self, connection: AmqpConnection, spawn: Spawn, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        isolated: IsolatedChannels,
+        spawn: Spawn,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """``isolated``: the channels on which they are read and purged."""
         self._connection = connection
+        self._isolated = isolated
         self._spawn = spawn
         self._timeout_seconds = timeout_seconds
         self._dead_queues: dict[str, _DeadLetterQueue] = {}
@@ -273,7 +282,7 @@ class DeadLetterQueues:
             await browser.put_back()
             try:
                 if before_ms is None:
-                    return (await browser.channel.rpc.queue_purge(queue)).message_count or 0
+                    return await purged(await self._isolated.channel(), queue)
                 return await self._purge_old(browser, profile, before_ms)
             finally:
                 await browser.put_back()
@@ -329,12 +338,18 @@ class DeadLetterQueues:
                 self._dead_queues.pop(queue, None)
 
     async def _browse(self, dead_queue: _DeadLetterQueue, queue: str) -> QueueBrowser | None:
-        """The browser of the queue; None for a missing queue."""
+        """The browser of the queue; None for a missing queue, or one that was empty without a browser."""
         browser = dead_queue.browser
         if browser is None or not browser.channel.is_open:
-            channel = await self._connection.channel()
+            dead_queue.browser = None
+            try:
+                if not await self._isolated.ready(queue):
+                    return None
+            except ChannelNotFoundEntity:
+                return None
+            channel = await self._isolated.channel()
             browser = dead_queue.browser = QueueBrowser(channel, queue, self._timeout_seconds / 2)
-        if not len(browser):
+        elif not len(browser):
             try:
                 await browser.ready()
             except ChannelNotFoundEntity:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
-from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, ChannelPreconditionFailed
+from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from app.brokers.binding import Outcome
 from app.brokers.connect import SharedConnect
+from app.brokers.errors import failure_for_each
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel, ChannelGone
 from app.brokers.rabbitmq.confirms import Batch, Nacked, Returned, Unconfirmed
@@ -17,9 +19,24 @@ from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.management import ManagementClient, QueueCounts
 from app.brokers.rabbitmq.profile import AddressedMessage, Topology
+from app.brokers.rabbitmq.sizes import AcceptedSizes
 from app.brokers.rabbitmq.topology import Declare, Declarer
-from app.errors import BabelgateError, BrokerError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from app.errors import (
+    BabelgateError,
+    BrokerError,
+    BrokerRejected,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    StorageFull,
+)
 from app.runtime.background import BackgroundTasks
+
+_MAX_LANES = 64
+"""Most channels for publishing, one for each exchange; further exchanges share one."""
+
+# No exchange has such a name: RabbitMQ removes line breaks.
+_OTHERS, _APART = "\n", "\n\n"
+"""The lane of further exchanges, and that of a message on a channel of its own."""
 
 _REMEMBERED_SECONDS = 5.0
 """How long an answer of the management API is reused, because a full queue refuses every message."""
@@ -33,8 +50,9 @@ _UNKNOWN = "the {where} did not take the message (basic.nack): it is full (x-ove
 class ConfirmedPublisher:
     """Publishes to the broker of ``connection``. Never repeats a message.
 
-    All callers share two channels, one of them for the default exchange. A message to a deleted exchange closes its
-    channel, and must not affect messages to the default exchange, which cannot be deleted.
+    All callers share a channel for each exchange. RabbitMQ closes the channel of a message that it refuses, with the
+    confirms of all others in flight. So a message to a deleted exchange affects no other exchange, and a body that is
+    larger than any the broker has confirmed is alone on a channel until it is confirmed.
     """
 
     def __init__(
@@ -48,50 +66,100 @@ class ConfirmedPublisher:
         self._declarer = declarer
         self._nacks = nacks or NackErrors(connection.broker)
         self._timeout_seconds = timeout_seconds
-        self._channels: dict[bool, Channel] = {}
-        self._attempts = {
-            default: SharedConnect(connection.broker, partial(self._open, default)) for default in (False, True)
-        }
+        self._sizes = AcceptedSizes()
+        self._trying: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """By exchange and routing key: locked while a body of an unproven size is in flight there."""
+        self._opening: dict[str, SharedConnect[Channel]] = {}
+        self._channels: dict[str, Channel] = {}
+        """By lane: an exchange, or _OTHERS."""
         self._closing: BackgroundTasks[None] = BackgroundTasks()
 
     async def publish(self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare) -> list[Outcome]:
         """Write all messages in one piece; returns when all are confirmed, with one outcome per message.
 
-        Takes at most ``timeout_seconds``, connecting and declaring included, and 2 s more where the management API is
-        queried about a refusal. When nothing was written it raises BrokerUnavailable, at once while the broker blocks
-        publishers, or BrokerRejected for the topology.
+        A body of an unproven size waits for the confirms of those before it, and those behind it wait for its confirm.
+        One beyond the limit of the server is BodyTooLarge. Takes at most ``timeout_seconds``, connecting and declaring
+        included, and 2 s more where the management API is queried about a refusal. When nothing was written it raises
+        BrokerUnavailable, at once while the broker blocks publishers, or BrokerRejected for the topology.
         """
-        self._check_blocked()
         until = asyncio.get_running_loop().time() + self._timeout_seconds
+        sizes = self._sizes
+        sizes.of_connection(self._connection.generation + (not self._connection.is_open))
+        if all(len(message.body) <= sizes.proven for message in messages):
+            return await self._send(messages, topology, mode, until)
+        outcomes: list[Outcome] = []
+        for run in sizes.runs(messages):
+            first = len(run[0].body)
+            try:
+                if (refusal := sizes.refusal(first)) is not None:
+                    outcomes.append(refusal)
+                elif first > sizes.proven:
+                    outcomes.append(await self._try(run[0], topology, mode, until))
+                else:
+                    outcomes += await self._send(run, topology, mode, until)
+            except BabelgateError as error:
+                outcomes += failure_for_each(error, len(run))
+        return outcomes
+
+    async def _try(self, message: AddressedMessage, topology: Topology, mode: Declare, until: float) -> Outcome:
+        """Write a message of an unproven size on a channel of its own, one at a time to the same queue."""
+        sizes, size = self._sizes, len(message.body)
+        lock = self._trying.setdefault((message.exchange, message.routing_key), asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(until):
+                await lock.acquire()
+        except TimeoutError:
+            raise self._unavailable() from None
+        try:
+            # Another message may have shown it meanwhile.
+            if (refusal := sizes.refusal(size)) is not None:
+                return refusal
+            unproven = size > sizes.proven
+            (outcome,) = await self._send((message,), topology, mode, until, apart=unproven)
+            if outcome is None and unproven:
+                sizes.accepted(size)
+            return outcome
+        finally:
+            lock.release()
+
+    async def _send(
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, until: float, apart: bool = False
+    ) -> list[Outcome]:
+        """Write all messages in one piece, on the channels of their exchanges or, ``apart``, on a new one."""
+        self._check_blocked()
+        lanes = [_APART if apart else self._lane(message.exchange) for message in messages]
         try:
             # Not bounded.within, which needs a task: mostly everything exists, and this returns at once.
             async with asyncio.timeout_at(until):
-                channels = await self._prepare(messages, topology, mode)
+                channels = await self._prepare(messages, topology, mode, set(lanes))
         except TimeoutError:
-            reason = f"no answer within {self._timeout_seconds:g} s"
-            raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
-        # The broker may have blocked publishers since the first check.
-        self._check_blocked()
-        outcomes: list[Outcome] = [None] * len(messages)
-        written: list[tuple[list[int], Batch]] = []
-        for default, channel in channels.items():
-            chosen = [index for index, message in enumerate(messages) if (message.exchange == "") == default]
-            try:
-                written.append((chosen, channel.publish([messages[index] for index in chosen])))
-            except ChannelGone as error:
-                for index in chosen:
-                    outcomes[index] = translate(self._connection.broker, error, written=False)
-        if not written and messages:
-            raise next(outcome for outcome in outcomes if outcome is not None)
-        for _, batch in written:
-            await batch.wait(until)
-        for chosen, batch in written:
-            # A copy, because a late confirm may change them meanwhile.
-            for index, failure in zip(chosen, tuple(batch.results), strict=True):
-                if failure is not None:
-                    outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
-                    self._recover(failure, messages[index], topology, channels)
-        return outcomes
+            raise self._unavailable() from None
+        try:
+            # The broker may have blocked publishers since the first check.
+            self._check_blocked()
+            outcomes: list[Outcome] = [None] * len(messages)
+            written: list[tuple[list[int], Batch]] = []
+            for lane, channel in channels.items():
+                chosen = [index for index, each in enumerate(lanes) if each == lane]
+                try:
+                    written.append((chosen, channel.publish([messages[index] for index in chosen])))
+                except ChannelGone as error:
+                    for index in chosen:
+                        outcomes[index] = translate(self._connection.broker, error, written=False)
+            if not written and messages:
+                raise next(outcome for outcome in outcomes if outcome is not None)
+            for _, batch in written:
+                await batch.wait(until)
+            for chosen, batch in written:
+                # A copy, because a late confirm may change them meanwhile.
+                for index, failure in zip(chosen, tuple(batch.results), strict=True):
+                    if failure is not None:
+                        outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
+                        self._recover(failure, messages[index], topology, lanes[index], channels)
+            return outcomes
+        finally:
+            if apart:
+                self._closing.start(channels[_APART].close())
 
     async def close(self) -> None:
         """Close the channels, without waiting for confirms. The owner closes the connection."""
@@ -100,9 +168,9 @@ class ConfirmedPublisher:
         await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
 
     async def _prepare(
-        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare
-    ) -> dict[bool, Channel]:
-        """Ensure the topology of ``messages``; their channels, by whether they use the default exchange.
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, lanes: set[str]
+    ) -> dict[str, Channel]:
+        """Ensure the topology of ``messages``; the channels of ``lanes``.
 
         May be cancelled: declarations and channels that were started complete for the next caller.
         """
@@ -111,21 +179,33 @@ class ConfirmedPublisher:
             if needs is not None:
                 # Delay queues belong to the gateway in every mode; without them delayed messages would never arrive.
                 await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
-        return {default: await self._channel(default) for default in {message.exchange == "" for message in messages}}
+        return {lane: await self._channel(lane) for lane in lanes}
+
+    def _lane(self, exchange: str) -> str:
+        if exchange in self._opening:
+            return exchange
+        lane = exchange if len(self._opening) < _MAX_LANES else _OTHERS
+        self._opening.setdefault(lane, SharedConnect(self._connection.broker, partial(self._open, lane)))
+        return lane
+
+    def _unavailable(self) -> BrokerUnavailable:
+        return BrokerUnavailable(self._connection.broker, f"no answer within {self._timeout_seconds:g} s")
 
     def _check_blocked(self) -> None:
         if (why := self._connection.blocked) is not None:
             reason = f"it blocks publishers: {why}"
             raise BrokerUnavailable(broker=self._connection.broker, reason=reason)
 
-    async def _channel(self, default: bool) -> Channel:
-        channel = self._channels.get(default)
+    async def _channel(self, lane: str) -> Channel:
+        if lane == _APART:
+            return await self._connection.channel(confirms=True)
+        channel = self._channels.get(lane)
         if channel is not None and channel.is_open and self._connection.is_open:
             return channel
-        return await self._attempts[default].connected()
+        return await self._opening[lane].connected()
 
-    async def _open(self, default: bool) -> Channel:
-        channel = self._channels[default] = await self._connection.channel(confirms=True)
+    async def _open(self, lane: str) -> Channel:
+        channel = self._channels[lane] = await self._connection.channel(confirms=True)
         return channel
 
     async def _outcome(
@@ -139,32 +219,39 @@ class ConfirmedPublisher:
             return _returned(broker, error, message, mode)
         if isinstance(error, Nacked):
             return await self._nacks.error(message, topology, mode)
-        if isinstance(error, ChannelGone) and offends(error.__cause__, message):
-            return translate(broker, error, written=False)
+        if isinstance(error, ChannelGone):
+            self._sizes.refused(str(error))
+            if (refusal := self._sizes.refusal(len(message.body))) is not None:
+                return refusal
+            if offends(error.__cause__, message):
+                return translate(broker, error, written=False)
         return translate(broker, error, written=True)
 
     def _recover(
-        self, error: Exception, message: AddressedMessage, topology: Topology, channels: dict[bool, Channel]
+        self,
+        error: Exception,
+        message: AddressedMessage,
+        topology: Topology,
+        lane: str,
+        channels: dict[str, Channel],
     ) -> None:
         """After a failure, forget topologies that must be declared again, and replace a channel without confirms."""
         if isinstance(error, Unconfirmed):
-            self._give_up(message.exchange == "", channels)
+            self._give_up(lane, channels)
         elif isinstance(error, Returned | ChannelGone):
             self._declarer.forget(topology, *([message.needs] if message.needs is not None else []))
 
-    def _give_up(self, default: bool, channels: dict[bool, Channel]) -> None:
+    def _give_up(self, lane: str, channels: dict[str, Channel]) -> None:
         """Replace a channel whose confirms are late, except while the broker blocks publishers and sends none."""
-        channel = channels[default]
-        if self._channels.get(default) is channel and self._connection.blocked is None:
-            del self._channels[default]
+        channel = channels[lane]
+        if self._channels.get(lane) is channel and self._connection.blocked is None:
+            del self._channels[lane]
             self._closing.start(channel.close())
 
 
 def offends(cause: BaseException | None, message: AddressedMessage) -> bool:
     """Whether the broker closed the channel because of ``message``; it may have stored the others in flight."""
     text = str(cause)
-    if isinstance(cause, ChannelPreconditionFailed):
-        return f"message size {len(message.body)} " in text
     if isinstance(cause, ChannelNotFoundEntity | ChannelAccessRefused):
         return f"exchange '{message.exchange or 'amq.default'}'" in text
     return False

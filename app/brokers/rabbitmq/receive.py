@@ -13,9 +13,10 @@ from app.brokers.binding import Delivery
 from app.brokers.bounded import GRACE_SECONDS
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import ChannelGone, ChannelMessage
-from app.brokers.rabbitmq.channel_pool import ChannelPool, ReceivingChannel
+from app.brokers.rabbitmq.channel_pool import MAX_CHANNELS, ChannelPool, ReceivingChannel
 from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
+from app.brokers.rabbitmq.isolation import QueueTrust
 from app.brokers.rabbitmq.options import RabbitQueue
 from app.brokers.rabbitmq.profile import DecodedMessage
 from app.brokers.rabbitmq.topology import Declarer
@@ -313,6 +314,7 @@ class QueueReceivers:
     ) -> None:
         self._broker = connection.broker
         self._timeout_seconds = timeout_seconds
+        self._trust = QueueTrust(connection.broker)
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
@@ -333,6 +335,7 @@ class QueueReceivers:
                         isinstance(each, ConsumerEnded | ChannelNotFoundEntity) for each in (error, error.__cause__)
                     ):
                         self._declarer.forget(queue.profile.topology)
+                        self._trust.forget(queue.profile.queue)
                     receiving, arrived = await self._take(queue, limit, until)
         except TimeoutError:
             raise BrokerUnavailable(broker=self._broker, reason="no answer in time") from None
@@ -355,15 +358,32 @@ class QueueReceivers:
         self, queue: RabbitQueue, limit: int, until: float
     ) -> tuple[ReceivingChannel, list[ChannelMessage]]:
         name = queue.profile.queue
+        self._trust.check(name)
         await self._declarer.ensure(queue.profile.topology, queue.declare)
-        receiving = await self._channels.of_queue(name)
+        alone = not self._trust.shares(queue) and self._can_isolate(name)
+        receiving = await self._channels.of_queue(name, alone)
         receiver = self._receivers.get(name)
         if receiver is None:
             make_room(self._receivers, self._max_receivers, lambda each: each.is_busy, lambda _: None)
             receiver = self._receivers[name] = QueueReceiver(name, self._spawn)
         else:
             self._receivers.move_to_end(name)
-        return receiving, await receiver.take(receiving, limit, until)
+        try:
+            arrived = await receiver.take(receiving, limit, until)
+        except Exception as error:
+            self._trust.failed(name, error, alone)
+            raise
+        if alone:
+            self._trust.answered(name)
+        return receiving, arrived
+
+    def _can_isolate(self, name: str) -> bool:
+        """Whether another queue may have a connection of its own. Raises BrokerUnavailable for one that must."""
+        if self._channels.isolated < MAX_CHANNELS:
+            return True
+        if self._trust.is_suspect(name):
+            raise BrokerUnavailable(broker=self._broker, reason=f"{MAX_CHANNELS} queues have a connection of their own")
+        return False
 
 
 def _delivery(handle: str, arrived: ChannelMessage, read: DecodedMessage) -> Delivery:

@@ -15,6 +15,7 @@ from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.delays import LOST
 from app.brokers.rabbitmq.errors import translate
+from app.brokers.rabbitmq.isolation import IsolatedChannels, purged
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue
 from app.errors import BabelgateError, OutcomeUnknown
@@ -45,10 +46,14 @@ _TRANSIENT = "The queue {queue} is not durable: its messages are lost when the s
 
 
 class StatsChannel:
-    """A channel for pings, counts and purges, one at a time. It is separate because a missing queue closes it."""
+    """A channel for pings and counts, one at a time. It is separate because a missing queue closes it."""
 
-    def __init__(self, connection: AmqpConnection, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, connection: AmqpConnection, isolated: IsolatedChannels, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        """``isolated``: the channels of purges."""
         self._connection = connection
+        self._isolated = isolated
         self._timeout_seconds = timeout_seconds
         self._channel: Channel | None = None
         self._lock = asyncio.Lock()
@@ -65,14 +70,24 @@ class StatsChannel:
         return await within(self._timeout_seconds, self._connection.broker, self._ready(queues))
 
     async def purge(self, queue: str) -> int:
-        """Remove the ready messages; their number. Raises OutcomeUnknown without an answer in ``timeout_seconds``."""
-        call = self._call(partial(_purge, queue), writes=True)
-        return await within(self._timeout_seconds, self._connection.broker, call, late=OutcomeUnknown)
+        """Remove the ready messages; their number. Raises OutcomeUnknown without an answer in ``timeout_seconds``,
+        BrokerUnavailable when nothing was removed, and UnsupportedByBroker for a stream."""
+        broker, until = self._connection.broker, asyncio.get_running_loop().time() + self._timeout_seconds
+        try:
+            channel = await within(self._timeout_seconds, broker, self._isolated.of_existing(queue))
+            left = until - asyncio.get_running_loop().time()
+            return await within(left, broker, purged(channel, queue), late=OutcomeUnknown)
+        except ChannelNotFoundEntity:
+            return 0
+        except BabelgateError:
+            raise
+        except Exception as error:
+            raise translate(broker, error, written=True) from error
 
     async def _ready(self, queues: Iterable[str]) -> list[int]:
         return [await self._call(partial(_count, queue)) for queue in queues]
 
-    async def _call(self, call: Callable[[Channel], Awaitable[Answer]], *, writes: bool = False) -> Answer:
+    async def _call(self, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
         """The answer of ``call`` on the channel; translates errors of the AMQP library."""
         async with self._lock:
             try:
@@ -82,19 +97,12 @@ class StatsChannel:
             except BabelgateError:
                 raise
             except Exception as error:
-                raise translate(self._connection.broker, error, written=writes) from error
+                raise translate(self._connection.broker, error, written=False) from error
 
 
 async def _count(queue: str, channel: Channel) -> int:
     try:
         return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
-    except ChannelNotFoundEntity:
-        return 0
-
-
-async def _purge(queue: str, channel: Channel) -> int:
-    try:
-        return (await channel.rpc.queue_purge(queue)).message_count or 0
     except ChannelNotFoundEntity:
         return 0
 

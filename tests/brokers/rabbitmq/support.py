@@ -55,12 +55,18 @@ async def linked(url: str, **options: Any) -> AsyncIterator[AmqpConnection]:
 class Line:
     """A publisher and its queue, with short calls."""
 
-    def __init__(self, link: AmqpConnection, queue: RabbitQueue, timeout_seconds: float = 30) -> None:
+    def __init__(
+        self,
+        link: AmqpConnection,
+        queue: RabbitQueue,
+        timeout_seconds: float = 30,
+        publisher: ConfirmedPublisher | None = None,
+    ) -> None:
         self.link = link
         self.queue = queue
         self.profile = queue.profile
         self.declarer = Declarer(link)
-        self.publisher = ConfirmedPublisher(link, self.declarer, timeout_seconds)
+        self.publisher = publisher or ConfirmedPublisher(link, self.declarer, timeout_seconds)
 
     async def publish(self, *bodies: bytes, delay: float = 0, headers: dict[str, str] | None = None) -> list[Outcome]:
         messages = [self.profile.message(Outgoing(body, headers or {}, delay_seconds=delay)) for body in bodies]

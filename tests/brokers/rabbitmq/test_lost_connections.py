@@ -133,15 +133,23 @@ class TestOutages:
         deliveries = [await reserved(one, native), await reserved(one, native)]
         assert [each.body for each in deliveries] == [message("first").body, message("second").body]
 
-    @pytest.mark.parametrize("fault", ["drop_replies", "hold_replies"])
+    @pytest.mark.parametrize("cut", [True, False], ids=["cut", "silent"])
     async def test_a_purge_whose_answer_is_lost_is_unknown(
-        self, between: Proxy, one: RabbitBinding, native: NativeQueue, fault: str
+        self, between: Proxy, one: RabbitBinding, native: NativeQueue, cut: bool
     ) -> None:
+        def lost(answer: bytes) -> bytes:
+            # The method queue.purge.
+            if b"\x00\x32\x00\x1e" not in between.sent:
+                return answer
+            between.hold_replies = not cut
+            # The end of the connection, or a heartbeat.
+            return b"" if cut else b"\x08\x00\x00\x00\x00\x00\x00\xce"
+
         await one.publish(native, [message(), message()])
         url = f"amqp://guest:guest@127.0.0.1:{between.port}/"
-        async with binding(url, {"timeout_seconds": 1}) as distant:
+        async with binding(url, {"timeout_seconds": 5}) as distant:
             await distant.ping()
-            setattr(between, fault, True)
+            between.alter = lost
             with pytest.raises(OutcomeUnknown):
                 await distant.purge(native)
 

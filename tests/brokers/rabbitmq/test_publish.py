@@ -7,12 +7,14 @@ import asyncio
 import pytest
 
 from app.brokers.binding import Outgoing
+from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.profile import AddressedMessage, Topology
-from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
-from tests.brokers.rabbitmq.support import BODY, lined, virtual_host
+from tests.brokers.rabbitmq.support import BODY, Line, lined, virtual_host
 from tests.harness.local import eventually
+from tests.harness.proxy import proxy
 from tests.harness.world import until
 
 pytestmark = pytest.mark.rabbitmq
@@ -103,14 +105,54 @@ async def test_an_exchange_that_is_missing_does_not_harm_the_default_exchange(ra
         assert outcomes[0] is None and isinstance(outcomes[1], BrokerRejected)
 
 
-async def test_a_message_above_the_brokers_limit_is_the_one_that_is_refused(rabbit: RabbitServer, queue: str) -> None:
-    with rabbit.configured(max_message_size=1000):
+async def test_a_message_above_the_brokers_limit_is_the_only_one_refused(rabbit: RabbitServer, queue: str) -> None:
+    with rabbit.configured(max_message_size=65_536):
         async with lined(rabbit.url(), queue) as line:
-            large, small = await line.publish(b"x" * 1001, BODY)
-            assert isinstance(large, BrokerRejected) and "message size 1001" in large.reason
-            # Behind it on the same channel: the broker did not say what became of it.
-            assert isinstance(small, OutcomeUnknown)
-            assert await line.publish(BODY) == [None]
+            small = [line.publish(b"%d" % number) for number in range(100)]
+            sizes = [20_000, 65_537, 65_536, 1_000, 65_538, 65_535]
+            mixed = line.publish(*(b"x" * size for size in sizes))
+            large = [line.publish(b"y" * 70_000) for _ in range(10)]
+            *stored, outcomes = await asyncio.gather(*small, mixed)
+            refused = await asyncio.gather(*large)
+            assert stored == [[None]] * 100
+            errors = [found for found in (*outcomes, *(outcome for (outcome,) in refused)) if found is not None]
+            assert [outcome is None for outcome in outcomes] == [True, False, True, True, False, True]
+            assert all(isinstance(error, BodyTooLarge) and error.limit == 65_536 for error in errors)
+            assert [error.actual for error in errors] == [65_537, 65_538] + [70_000] * 10
+            bodies = await line.bodies(count=200)
+            assert len(bodies) == 104
+            # One message is behind another of its call.
+            assert [len(body) for body in bodies if body.startswith(b"x")] == [20_000, 65_536, 1_000, 65_535]
+
+
+async def test_the_limit_is_learned_once_for_each_connection(rabbit: RabbitServer, queue: str) -> None:
+    async with proxy("127.0.0.1", rabbit.port) as between:
+        with rabbit.configured(max_message_size=65_536):
+            async with lined(f"amqp://guest:guest@127.0.0.1:{between.port}/", queue) as line:
+                for _ in range(3):
+                    (refused,) = await line.publish(b"y" * 70_000)
+                    assert isinstance(refused, BodyTooLarge)
+                assert between.sent.count(b"y" * 60_000) == 1
+                between.cut()
+                await eventually(lambda: not line.link.is_open)
+                with rabbit.configured(max_message_size=80_000):
+                    assert await line.publish(b"y" * 70_000) == [None]
+
+
+async def test_a_large_message_that_is_not_confirmed_keeps_no_other_queue_waiting(
+    rabbit: RabbitServer, queue: str
+) -> None:
+    async with lined(rabbit.url(), queue) as line:
+        other = Line(line.link, queue_of(f"{queue}.other", {}), publisher=line.publisher)
+        assert await line.publish(BODY) == [None]
+        rabbit.queue_eval(queue, "sys:suspend(Pid)")
+        hanging = asyncio.create_task(line.publish(b"x" * 100_000))
+        try:
+            assert await other.publish(b"y" * 100_000, b"z") == [None, None]
+            assert not hanging.done()
+        finally:
+            rabbit.queue_eval(queue, "sys:resume(Pid)")
+        assert await hanging == [None]
 
 
 async def test_without_the_right_to_write_it_is_a_refusal(rabbit: RabbitServer, queue: str) -> None:
