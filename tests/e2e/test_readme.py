@@ -21,6 +21,7 @@ from app.server.wiring import resolve
 from tests.brokers.redis.harness import redis_server
 from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
+from tests.harness.operations import DOCUMENT
 from tests.harness.pages import GATEWAY_URL, PAGES, blocks, shell
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +111,6 @@ def test_configuration_example(tmp_path: Path) -> None:
 
 
 def test_the_api_table_and_the_document_name_the_same_paths() -> None:
-    document = yaml.safe_load((ROOT / "openapi" / "openapi.yaml").read_text("utf-8"))
     (section,) = (part for part in PAGES.split("\n## ") if part.startswith("Paths\n"))
     shown = set(re.findall(r"`(?:(?:GET|POST) )?(/[^`?]*)`", section))
-    assert shown == set(document["paths"]) | {"/openapi.json", "/docs"}
+    assert shown == set(DOCUMENT["paths"]) | {"/openapi.json", "/docs"}

@@ -6,17 +6,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 
 from tests.harness.encodings import EMPTY, Body, broken
+from tests.harness.operations import DOCUMENT
 from tests.harness.sockets import Connection, Reply
 from tests.harness.ways import Served
 
-DOCUMENT = yaml.safe_load((Path(__file__).parents[2] / "openapi" / "openapi.yaml").read_text("utf-8"))
 QUEUE = "emails"
 """The queue of the envelopes among the samples."""
 TEXT = "größe"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 from openapi_spec_validator import validate
 
 from app.brokers.binding import Outgoing
 from app.envelope.options import OPTIONS
+from tests.harness.operations import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def exported():
     """The document in the repository."""
-    return yaml.safe_load((ROOT / "openapi" / "openapi.yaml").read_text("utf-8"))
+    return DOCUMENT
 
 
 def operations(document):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import yaml
 
 from app import envelope
 from app.http.problems import MEANINGS
+from tests.harness.operations import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -22,7 +22,7 @@ WHERE = "in app/http/schemas.py, views.py, envelopes.py or operations.py"
 
 @pytest.fixture(scope="module")
 def document():
-    return yaml.safe_load((ROOT / "openapi" / "openapi.yaml").read_text("utf-8"))
+    return DOCUMENT
 
 
 def operations(document):
