@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,9 +33,6 @@ hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("an
 hypothesis.settings.load_profile("any machine")
 
 
-_COMPUTING_NICENESS = 5
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--only", help="essential, or groups and shards as in kafka,http,3/8")
     parser.addoption("--green", action="store_true", help="write to .ci/green which groups passed")
@@ -47,12 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(groups.Outcomes())
     for driver in set(registry.SCHEMES.values()):
         config.addinivalue_line("markers", f"{driver.kind}: needs a real {driver.kind} server")
-    if (worker := getattr(config, "workerinput", None)) is not None:
-        from tests.harness.scheduling import computing_workers
-
-        # What waits for a deadline gets a core as soon as it needs one.
-        if int(worker["workerid"].removeprefix("gw")) < computing_workers(worker["workercount"]):
-            os.nice(_COMPUTING_NICENESS)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,7 +1,7 @@
 """Distributes the tests over the workers of pytest-xdist.
 
-Tests that compute run on as many workers as the machine has cores, tests that wait on the others. What shares a server
-or a Spark session stays together as far as that keeps nobody waiting.
+Tests that compute run on as many workers as the machine has cores, tests that load a gateway on as many others, and
+tests that wait on all. What shares a server or a Spark session stays together as far as that keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from xdist.workermanage import WorkerController
 
@@ -41,7 +41,20 @@ APART = (
 CONTRACTS = "/test_contract.py"
 """Its classes have hundreds of tests, and any worker takes the next test function."""
 
-WAITING = ("tests/brokers/", "tests/clients/", "tests/e2e/")
+LOADS = (
+    "tests/clients/",
+    "tests/e2e/test_idempotency_kill.py",
+    "tests/e2e/test_idempotency_shares.py",
+    "tests/e2e/test_journal_kill.py",
+    "tests/e2e/test_kill.py",
+    "tests/e2e/test_outages.py",
+    "tests/e2e/test_replicas.py",
+    "tests/helm/test_rolling_upgrade.py",
+)
+"""Beginnings of the paths of tests whose clients call as fast as they can: with many at a time none would get an answer
+in time."""
+
+WAITS = ("tests/brokers/", "tests/e2e/")
 """Beginnings of the paths of tests that mostly wait, for leases, delays and servers. All others compute."""
 
 _SERVERS = "artemis|kafka|pulsar|rabbitmq|redis|servicebus|sqs"
@@ -49,13 +62,20 @@ _OF_SERVER = re.compile(rf"^tests/brokers/({_SERVERS})/|(?<=[\[-])({_SERVERS})\b
 """A folder or a parameter of a broker with a server."""
 
 
-def computing_workers(workers: int) -> int:
-    """How many of the first ``workers`` run the tests that compute, and no others while there are any.
+Kind = Literal["computes", "loads", "waits"]
 
-    Two cores are busy with two computing tests. With few workers all run everything.
+
+def kinds_of(worker: int, workers: int) -> Sequence[Kind]:
+    """What the worker with this index runs, in this order.
+
+    Of many workers, as many run what keeps a core busy as there are cores. Of few, each runs everything.
     """
     cores = os.cpu_count() or 1
-    return cores if workers >= 2 * cores else 0
+    if workers < 2 * cores:
+        return ("computes", "waits", "loads") if worker == 0 else ("loads", "waits", "computes")
+    if worker < cores:
+        return ("computes", "waits", "loads")
+    return ("loads", "waits") if worker < 2 * cores else ("waits",)
 
 
 def scope_of(nodeid: str) -> str:
@@ -73,9 +93,11 @@ def scope_of(nodeid: str) -> str:
     return " ".join([function.rpartition("::")[0], *sorted(servers_of(nodeid))])
 
 
-def computes(nodeid: str) -> bool:
-    """Whether a test keeps a core busy."""
-    return not nodeid.startswith(WAITING) and not servers_of(nodeid)
+def kind_of(nodeid: str) -> Kind:
+    """How a test uses the machine."""
+    if nodeid.startswith(LOADS):
+        return "loads"
+    return "waits" if nodeid.startswith(WAITS) or servers_of(nodeid) else "computes"
 
 
 def servers_of(nodeid: str) -> set[str]:
@@ -93,26 +115,23 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         super().__init__(*arguments)
         self._servers: dict[str, set[str]] = {}
         """The servers that the tests of each scope need."""
-        self._computing: dict[str, bool] = {}
-        """Whether the tests of each scope compute."""
+        self._kinds: dict[str, Kind] = {}
+        """How the tests of each scope use the machine."""
         self._started: defaultdict[WorkerController, set[str]] = defaultdict(set)
         """The servers that each worker has started."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
-    def _computes(self, node: WorkerController) -> bool:
-        return self.nodes.index(node) < computing_workers(self.numnodes)
-
     def _needs(self, scope: str) -> set[str]:
         if scope not in self._servers:
             self._servers[scope] = set().union(*map(servers_of, self.workqueue[scope]))
         return self._servers[scope]
 
-    def _is_computing(self, scope: str) -> bool:
-        if scope not in self._computing:
-            self._computing[scope] = any(map(computes, self.workqueue[scope]))
-        return self._computing[scope]
+    def _kind(self, scope: str) -> Kind:
+        if scope not in self._kinds:
+            self._kinds[scope] = min(map(kind_of, self.workqueue[scope]))
+        return self._kinds[scope]
 
     def _best(self, node: WorkerController, scopes: Iterable[str]) -> str | None:
         """The first of ``scopes`` whose servers ``node`` has; else one whose servers the fewest workers have."""
@@ -127,12 +146,12 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         return best
 
     def _next(self, node: WorkerController) -> str | None:
-        """The best work for ``node``; None if all that is left computes and has its workers."""
-        computing = self._computes(node)
-        found = self._best(node, (scope for scope in self.workqueue if self._is_computing(scope) == computing))
-        if found is None and (computing or computing_workers(self.numnodes) == 0):
-            found = self._best(node, self.workqueue)
-        return found
+        """The best work for ``node``; None if others have to do all that is left."""
+        for kind in kinds_of(self.nodes.index(node), self.numnodes):
+            scope = self._best(node, (each for each in self.workqueue if self._kind(each) == kind))
+            if scope is not None:
+                return scope
+        return None
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         # At the start every worker has to get something.

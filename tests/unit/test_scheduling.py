@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.scheduling import ByServer, computes, computing_workers, scope_of, servers_of
+from tests.harness.scheduling import ByServer, kind_of, kinds_of, scope_of, servers_of
 
 CORES = os.cpu_count() or 1
 
@@ -70,16 +70,19 @@ def test_every_test_runs_once(workers: int) -> None:
     assert sorted(nodeid for each in ran for nodeid in each) == sorted(MANY)
 
 
-def test_what_computes_has_as_many_workers_as_there_are_cores() -> None:
-    ran = played(4 * CORES, MANY)
-    for nodeids in ran[CORES:]:
-        assert not any(computes(nodeid) for nodeid in nodeids)
-    assert all(computes(nodeids[0]) for nodeids in ran[:CORES])
+def test_what_keeps_a_core_busy_has_as_many_workers_as_there_are_cores() -> None:
+    loads = [f"tests/e2e/test_kill.py::test_{n}[redis]" for n in range(4 * CORES)]
+    ran = [[kind_of(nodeid) for nodeid in each] for each in played(4 * CORES, [*MANY, *loads])]
+    assert all(kinds[0] == "computes" for kinds in ran[:CORES])
+    assert all(kinds[0] == "loads" for kinds in ran[CORES : 2 * CORES])
+    assert {kind for kinds in ran[CORES:] for kind in kinds[1:]} == {"loads", "waits"}
+    assert {kind for kinds in ran[2 * CORES :] for kind in kinds} == {"waits"}
 
 
-def test_with_few_workers_each_runs_everything() -> None:
-    assert computing_workers(2 * CORES - 1) == 0
-    assert computing_workers(2 * CORES) == CORES
+def test_few_workers_run_everything() -> None:
+    assert len({frozenset(kinds_of(worker, 2 * CORES - 1)) for worker in range(2 * CORES - 1)}) == 1
+    (ran,) = played(1, UNITS)
+    assert ran == UNITS
 
 
 def test_each_server_is_started_by_few_workers() -> None:
