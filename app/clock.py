@@ -1,4 +1,4 @@
-"""The wall clock, as an injectable function, and times as texts."""
+"""The clocks, as injectable functions, and times as texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], int]
-"""A function that returns Unix milliseconds UTC."""
+"""A function that returns milliseconds: Unix time UTC, where nothing else is said."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -15,6 +15,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def now_ms() -> int:
     """Return the system's wall clock in Unix milliseconds UTC."""
     return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """Return milliseconds since some moment before the process began.
+
+    No one can set this clock, so that deadlines which only this process knows use it. Like the event loop's time it
+    goes on while the process is paused.
+    """
+    return time.monotonic_ns() // 1_000_000
 
 
 def milliseconds(text: str | None) -> int | None:

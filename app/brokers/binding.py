@@ -316,6 +316,15 @@ class Outstanding(Protocol):
 
 
 @runtime_checkable
+class Proves(Protocol):
+    """A broker that says whether it has taken a delivery back. Without it a ping shows only that the broker answers."""
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Per handle: None if the broker has said during this call that it has not taken the delivery back, LeaseLost
+        if it has, else BrokerUnavailable. Called before a copy: after a pause ``outstanding`` may be out of date."""
+
+
+@runtime_checkable
 class BindsSomeDeliveries(Protocol):
     """A broker on which any process acks, but for some deliveries, which belong to their connection."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
+from functools import partial
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
@@ -12,11 +13,11 @@ from msgspec.structs import replace
 from app import envelope
 from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome
 from app.brokers.errors import failure_for_each
-from app.clock import Clock
+from app.clock import Clock, steady_ms
 from app.envelope import Limits, Poison, Received
-from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
+from app.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 from app.gateway.lease_table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
-from app.gateway.republish import publish_again, publish_dead_letters
+from app.gateway.republish import publish_again, publish_dead_letters, unproven
 from app.gateway.routing import Route, offering
 from app.observe.events import Event, Facts, Observe
 from app.observe.logs import get_logger
@@ -99,57 +100,33 @@ def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
     )
 
 
-class BrokerLeaseManager:
-    """For brokers that keep deadlines and bodies: every operation is one native call, possible from any process."""
-
-    busy = False
-    held = None
-
-    def __init__(self, route: Route) -> None:
-        self._route = route
-        self._binding, self._native = route.binding, route.native
-
-    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
-        return deliveries
-
-    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._binding.ack(self._native, handles)
-
-    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
-        return await self._binding.release(self._native, [each.handle for each in failed], delay_seconds, failed=True)
-
-    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._binding.release(self._native, handles, 0, failed=False)
-
-    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        return await offering(self._route, DeadLetters).dead_letter(self._native, letters)
-
-    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        return await self._binding.extend(self._native, handles, lease_seconds)
-
-    async def idle(self) -> None:
-        return
-
-    def close(self) -> None:
-        return
-
-
 class GatewayLeaseManager:
     """For brokers that keep no lease of a given duration: this process keeps deadlines and bodies.
 
     An operation that the broker lacks is replaced by a copy: publish it, wait for the confirm, ack the original. A
     process that stops before the ack leaves the message twice; it is never lost. An expired lease is a failed attempt.
     Where the broker lets any process settle, this one settles for the others, too, as far as that needs no body.
+
+    Deadlines are by ``steady_clock``; ``clock`` is that of ``lease_expires_at``.
     """
 
-    def __init__(self, route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe) -> None:
+    def __init__(
+        self,
+        route: Route,
+        broker_usage: BrokerUsage,
+        limits: Limits,
+        clock: Clock,
+        observe: Observe,
+        steady_clock: Clock = steady_ms,
+    ) -> None:
         self._route = route
         self._binding, self._native = route.binding, route.native
         self._limits = limits
         self._clock = clock
+        self._steady_clock = steady_clock
         self._observe = observe
         self._shared = route.capabilities.ack_scope == "anywhere"
-        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._due, shared=self._shared)
+        self._table = LeaseTable(broker_usage, steady_clock, route.outstanding, self._due, shared=self._shared)
         self._expiring: asyncio.Task[None] | None = None
 
     @property
@@ -163,11 +140,11 @@ class GatewayLeaseManager:
         return len(self._table)
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
-        since = self._clock()
-        deadline = since + round(lease_seconds * 1000)
-        kept = [replace(delivery, lease_expires_at=deadline) for delivery in deliveries]
+        since, length = self._steady_clock(), round(lease_seconds * 1000)
+        expires_at = self._clock() + length
+        kept = [replace(delivery, lease_expires_at=expires_at) for delivery in deliveries]
         for delivery in kept:
-            self._table.hold(delivery, since, deadline)
+            self._table.hold(delivery, since, since + length)
         return kept
 
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
@@ -194,12 +171,12 @@ class GatewayLeaseManager:
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
         found = await self._table.find(handles)
-        deadline = self._clock() + round(lease_seconds * 1000)
+        length = round(lease_seconds * 1000)
         elsewhere = [handle for handle in handles if self._shared and not self._table.is_known(handle)]
         ends = iter(await self._binding.extend(self._native, elsewhere, lease_seconds) if elsewhere else ())
         others = dict(zip(elsewhere, ends, strict=True))
         return [
-            others.get(handle) or LeaseLost() if held is None else self._prolong(held, deadline)
+            others.get(handle) or LeaseLost() if held is None else self._prolong(held, length)
             for handle, held in zip(handles, found, strict=True)
         ]
 
@@ -222,13 +199,17 @@ class GatewayLeaseManager:
             copied = [held for held in claimed if held.copied]
             outcomes = await _outcomes_by_handle(copied, self._ack(copied)) if copied else {}
             left = [held for held in claimed if not held.copied]
+            for held in left:
+                held.expired = True
             inspected = await turns.mapped(self._inspected, left, size=lambda held: len(held.delivery.body))
             known = [self._facts(held.delivery, each) for held, each in zip(left, inspected, strict=True)]
+            ended, unanswered = await self._end_expired(left, known)
             for held, each in zip(left, known, strict=True):
-                if not held.expired:
-                    held.expired = True
+                # Without an answer another process may have acked the message.
+                if not held.reported and held.handle not in unanswered:
+                    held.reported = True
                     facts[held.handle] = each
-            outcomes |= await self._end_expired(left, known)
+            outcomes |= ended
             return [outcomes[held.handle] for held in claimed]
 
         while handles := self._table.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
@@ -255,18 +236,19 @@ class GatewayLeaseManager:
         finally:
             self._expiring = None
 
-    def _prolong(self, held: HeldLease, deadline: int) -> int | BabelgateError:
+    def _prolong(self, held: HeldLease, length: int) -> int | BabelgateError:
+        now = self._steady_clock()
         longest = held.since + round(self._route.capabilities.max_lease_seconds * 1000)
-        if deadline > longest:
-            left = max(longest - self._clock(), 0) / 1000
+        if now + length > longest:
+            left = max(longest - now, 0) / 1000
             return UnsupportedByBroker(
                 code="lease_too_long",
                 pointer="/lease_seconds",
                 reason=f"The broker {self._route.broker!r} leaves this lease {left:.15g} s more, all extends included.",
                 maximum=left,
             )
-        self._table.prolong(held, deadline)
-        return deadline
+        self._table.prolong(held, now + length)
+        return self._clock() + length
 
     async def _ack(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.ack(self._native, [held.handle for held in claimed])
@@ -274,60 +256,68 @@ class GatewayLeaseManager:
     async def _give_back(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
 
-    async def _again(self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float) -> Sequence[Outcome]:
+    async def _again(
+        self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool = False
+    ) -> Sequence[Outcome]:
         if self._route.releases_natively(delay_seconds):
             handles = [held.handle for held, _ in failed]
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
-        return await _of_those_held(failed, lambda several: publish_again(self._route, several, delay_seconds))
+        publish = partial(publish_again, self._route, delay_seconds=delay_seconds, proven=proven)
+        return await _of_those_held(failed, publish)
 
-    async def _end_expired(self, claimed: Sequence[HeldLease], known: Sequence[Facts]) -> dict[str, Outcome]:
-        """End expired leases, by handle: by a counted release or copy, else by returning the original uncounted.
+    async def _end_expired(
+        self, claimed: Sequence[HeldLease], known: Sequence[Facts]
+    ) -> tuple[dict[str, Outcome], Set[str]]:
+        """End expired leases: by a counted release or copy, else by returning the original uncounted. Returns the
+        outcomes by handle, and the handles of which the broker has not said whose they are.
 
         ``known``: the facts of each, with the failed attempts before this one; None for a body in which they cannot be
         counted. A broker that counts by itself keeps no reason, so the last attempt is dead-lettered here.
+
+        What is not known waits for an answer: without a proof nothing is copied or returned, and an original whose copy
+        may exist is returned later, by itself.
         """
-        counted = [
-            (held, facts, facts.attempts + 1)
-            for held, facts in zip(claimed, known, strict=True)
-            if facts.attempts is not None
-        ]
-        most = self._route.policy.max_attempts if self._route.releases_natively(0) else None
-        last = [each for each in counted if most is not None and each[2] >= most]
-        failed = [
-            (held, LastFailure(attempts, LEASE_EXPIRED, expired=True))
-            for held, _, attempts in counted
-            if most is None or attempts < most
-        ]
-        outcomes: dict[str, Outcome] = {}
-        if failed and self._shared and not self._route.releases_natively(0):
-            failed, acked = await self._unacked(failed)
-            outcomes |= acked
+        releases = self._route.releases_natively(0)
+        most = self._route.policy.max_attempts if releases else None
+        failed: list[tuple[HeldLease, LastFailure]] = []
+        last: list[tuple[HeldLease, Facts, int]] = []
+        copied: list[HeldLease] = []
+        for held, facts in zip(claimed, known, strict=True):
+            if facts.attempts is None:
+                continue
+            attempts = facts.attempts + 1
+            if is_last := most is not None and attempts >= most:
+                last.append((held, facts, attempts))
+            else:
+                failed.append((held, LastFailure(attempts, LEASE_EXPIRED, expired=True)))
+            if not (self._route.dead_letters_natively if is_last else releases):
+                copied.append(held)
+        errors = await unproven(self._route, copied, expired=True) if copied else {}
+        unanswered = {handle for handle, error in errors.items() if not isinstance(error, LeaseLost)}
+        outcomes: dict[str, Outcome] = dict(errors)
+        failed = [each for each in failed if each[0].handle not in errors and not each[0].unsure]
+        last = [each for each in last if each[0].handle not in errors and not each[0].unsure]
         if failed:
-            outcomes |= await _outcomes_by_handle([held for held, _ in failed], self._again(failed, 0))
+            again = self._again(failed, 0, proven=True)
+            outcomes |= await _outcomes_by_handle([held for held, _ in failed], again)
         if last:
             outcomes |= await _outcomes_by_handle([held for held, _, _ in last], self._dead_letter_expired(last))
-        rest = [held for held in claimed if outcomes.get(held.handle, LeaseLost) is not None and not held.copied]
+        later = [
+            held
+            for held in claimed
+            if held.handle in unanswered or isinstance(outcomes.get(held.handle), OutcomeUnknown)
+        ]
+        waiting = {held.handle for held in later}
+        rest = [
+            held
+            for held in claimed
+            if outcomes.get(held.handle, LeaseLost) is not None and not held.copied and held.handle not in waiting
+        ]
         if rest:
             outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
-        for held in rest:
-            held.deadline = self._clock() + TRY_AGAIN_MS
-        return outcomes
-
-    async def _unacked(
-        self, failed: Sequence[tuple[HeldLease, LastFailure]]
-    ) -> tuple[list[tuple[HeldLease, LastFailure]], dict[str, Outcome]]:
-        """Those of ``failed`` whose message no other process has acked, and the errors of the others by handle. The
-        copy of a message that was acked would deliver it again."""
-        handles = [held.handle for held, _ in failed]
-        proofs: Sequence[int | BabelgateError]
-        try:
-            proofs = await self._binding.extend(self._native, handles, self._binding.timeout_seconds * 2)
-        except BabelgateError as error:
-            proofs = failure_for_each(error, len(failed))
-        errors = {
-            handle: proof for handle, proof in zip(handles, proofs, strict=True) if isinstance(proof, BabelgateError)
-        }
-        return [each for each in failed if each[0].handle not in errors], dict(errors)
+        for held in (*rest, *later):
+            held.deadline = self._steady_clock() + TRY_AGAIN_MS
+        return outcomes, unanswered
 
     async def _dead_letter_expired(self, last: Sequence[tuple[HeldLease, Facts, int]]) -> Sequence[Outcome]:
         """Dead-letter deliveries whose last attempt, of this number, has ended by expiry."""
@@ -336,7 +326,7 @@ class GatewayLeaseManager:
         for held, _, attempts in last:
             block = envelope.dead_letter_block("failed", route.queue, attempts, now, error=LEASE_EXPIRED)
             letters.append((held, DeadLetterRequest(held.handle, block)))
-        outcomes = await self._dead_letter(letters)
+        outcomes = await self._dead_letter(letters, proven=True)
         for (held, facts, attempts), outcome in zip(last, outcomes, strict=True):
             if outcome is None:
                 facts, bodies = replace(facts, attempts=attempts), (held.delivery.body,)
@@ -358,11 +348,13 @@ class GatewayLeaseManager:
         attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
         return facts_of(delivery, received, attempts)
 
-    async def _dead_letter(self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
+    async def _dead_letter(
+        self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool = False
+    ) -> Sequence[Outcome]:
         if self._route.dead_letters_natively:
             dead_letters = offering(self._route, DeadLetters)
             return await dead_letters.dead_letter(self._native, [letter for _, letter in letters])
-        return await _of_those_held(letters, lambda several: publish_dead_letters(self._route, several))
+        return await _of_those_held(letters, partial(publish_dead_letters, self._route, proven=proven))
 
 
 async def _of_those_held(

@@ -49,14 +49,28 @@ class BrokerUsage:
 
 
 class HeldLease:
-    """The lease of a delivery, the ``number``-th of its queue, from ``since`` to ``deadline`` (Unix ms).
+    """The lease of a delivery, the ``number``-th of its queue, from ``since`` to ``deadline`` (by :func:`steady_ms`).
 
     ``adopted``: another process received the delivery, so its body is not here. ``copied``: a copy of the message has
-    been published, and ``deadline`` is the time of the next attempt to ack the original. ``expired``: the lease is
-    over, and ``deadline`` is the time of the next attempt to return the delivery to the broker.
+    been published, and ``deadline`` is the time of the next attempt to ack the original. ``unsure``: the broker did not
+    confirm a copy, which may exist, so that no other one is published. ``expired``: the lease is over, and
+    ``deadline`` is the time of the next attempt to return the delivery to the broker. ``reported``: and its end was
+    reported.
     """
 
-    __slots__ = ("acking", "adopted", "claim", "copied", "deadline", "delivery", "expired", "number", "since")
+    __slots__ = (
+        "acking",
+        "adopted",
+        "claim",
+        "copied",
+        "deadline",
+        "delivery",
+        "expired",
+        "number",
+        "reported",
+        "since",
+        "unsure",
+    )
 
     def __init__(self, delivery: Delivery, number: int, since: int, deadline: int) -> None:
         self.delivery = delivery
@@ -67,7 +81,9 @@ class HeldLease:
         self.acking = False
         self.adopted = False
         self.copied = False
+        self.unsure = False
         self.expired = False
+        self.reported = False
 
     @property
     def handle(self) -> str:
@@ -75,7 +91,7 @@ class HeldLease:
         return self.delivery.handle
 
     def is_over(self, now: int) -> bool:
-        """Whether the lease has passed its deadline at ``now`` (Unix ms)."""
+        """Whether the lease has passed its deadline at ``now``."""
         return self.expired or self.copied or self.deadline <= now
 
 
@@ -88,7 +104,8 @@ class LeaseTable:
     the event loop when a lease has expired, and again only after :meth:`overdue` has returned all expired leases.
 
     ``shared``: other processes settle these leases, too, and this one settles theirs. The end of each lease is then
-    remembered, not only of those acked. ``late``: the broker decides whether a lease is over.
+    remembered, not only of those acked. ``late``: the broker decides whether a lease is over. ``clock``: a clock that
+    is never set, such as :func:`app.clock.steady_ms`; a wall clock that steps back would keep leases from expiring.
     """
 
     def __init__(
@@ -119,19 +136,19 @@ class LeaseTable:
         return len(self._held)
 
     def hold(self, delivery: Delivery, since: int, deadline: int) -> None:
-        """Add the lease of ``delivery``, from ``since`` to ``deadline`` (Unix ms)."""
+        """Add the lease of ``delivery``, from ``since`` to ``deadline``."""
         held = self._held[delivery.handle] = HeldLease(delivery, next(self._numbers), since, deadline)
         self._usage.count += 1
         self._usage.size += len(delivery.body)
         self._watch(held)
 
     def prolong(self, held: HeldLease, deadline: int) -> None:
-        """Set a new deadline, in Unix ms."""
+        """Set a new deadline."""
         held.deadline = deadline
         self._watch(held)
 
     def prolong_held(self, handle: str, deadline: int) -> None:
-        """Set a new deadline (Unix ms) if the lease of ``handle`` is held."""
+        """Set a new deadline if the lease of ``handle`` is held."""
         held = self._held.get(handle)
         if held is not None:
             self.prolong(held, deadline)
@@ -184,6 +201,8 @@ class LeaseTable:
                     held = self._held[handle] = self._adopted(handle)
                 if held is None:
                     outcomes[position] = None if acking and self._usage.ended.get(handle) else LeaseLost()
+                elif held.claim is not None and held.expired and not expiring:
+                    outcomes[position] = LeaseLost()
                 elif held.claim is not None:
                     claims.append((position, held.claim, acking and held.acking))
                 elif held.is_over(now) and not (expiring or self._late or held.adopted):

@@ -17,10 +17,11 @@ from app.envelope.broker_properties import contradictions, read_properties
 from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
 from app.gateway.ack_tokens import Lease
 from app.gateway.broker_calls import BrokerCalls, PendingPublish
+from app.gateway.broker_leases import BrokerLeaseManager
 from app.gateway.deliver import Deliverer
 from app.gateway.idempotency import IdempotentPublisher, KeyStores
 from app.gateway.idempotency import KeyedResult as Published
-from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
+from app.gateway.lease_manager import GatewayLeaseManager, LeaseManager
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.model import KeysInfo
 from app.gateway.outages import Outages

@@ -1,6 +1,7 @@
 """Moves deliveries where the broker cannot: publish a copy, wait for the confirm, ack the original.
 
-A process that stops between confirm and ack leaves the message twice; it is never lost.
+A process that stops between confirm and ack leaves the message twice; it is never lost. Before it publishes a copy the
+broker has to say that the delivery is still this process's: another consumer may have the message, or have acked it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ from typing import TypeVar
 from app import envelope
 from app.brokers.batcher import BATCH_BYTES
 from app.brokers.batching import batches
-from app.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome, Outgoing, PublishesDeadLetters
+from app.brokers.binding import (
+    DeadLetterRequest,
+    Delivery,
+    LastFailure,
+    Outcome,
+    Outgoing,
+    Proves,
+    PublishesDeadLetters,
+)
 from app.brokers.errors import failure_for_each
-from app.errors import BabelgateError, LeaseLost
+from app.errors import BabelgateError, LeaseLost, OutcomeUnknown
 from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, offering
 from app.runtime import turns
@@ -22,12 +31,36 @@ Reason = TypeVar("Reason", LastFailure, DeadLetterRequest)
 """The reason for a copy: a failed attempt, or a request to dead-letter."""
 
 
+async def unproven(route: Route, originals: Sequence[HeldLease], *, expired: bool = False) -> dict[str, BabelgateError]:
+    """The deliveries of which the broker has not just said that they are this process's: the reason, by handle.
+
+    LeaseLost where the broker has taken it back; another error where it has not answered. ``expired``: no consumer has
+    just asked for an end of the lease here. One may have acked at another process then, where any can, and the broker
+    has to answer in any case.
+    """
+    binding, native = route.binding, route.native
+    handles = [held.handle for held in originals]
+    proofs: Sequence[Outcome] = ()
+    try:
+        if expired and route.capabilities.ack_scope == "anywhere":
+            ends = await binding.extend(native, handles, binding.timeout_seconds * 2)
+            proofs = [None if isinstance(end, int) else end for end in ends]
+        elif isinstance(binding, Proves):
+            proofs = await binding.prove(native, handles)
+        elif expired:
+            await binding.ping()
+    except BabelgateError as error:
+        proofs = failure_for_each(error, len(handles))
+    return {handle: proof for handle, proof in zip(handles, proofs, strict=False) if proof is not None}
+
+
 async def publish_again(
-    route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float
+    route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool
 ) -> Sequence[Outcome]:
     """Replace the ``failed`` deliveries with counted copies on their queue, due after ``delay_seconds``.
 
-    One outcome each: LeaseLost if the broker has taken the original back, else the outcome of the publish or the ack.
+    One outcome each: LeaseLost if the broker has taken the original back, else the outcome of the proof, the publish or
+    the ack. ``proven``: :func:`unproven` was called before.
     """
 
     def copy(each: tuple[HeldLease, LastFailure]) -> Outgoing:
@@ -40,11 +73,11 @@ async def publish_again(
             carried=held.delivery.carried,
         )
 
-    return await _replace_all(route, failed, copy, to_dead=False)
+    return await _replace_all(route, failed, copy, proven=proven, to_dead=False)
 
 
 async def publish_dead_letters(
-    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]
+    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool
 ) -> Sequence[Outcome]:
     """Replace deliveries with records in the dead-letter queue; outcomes as of :func:`publish_again`.
 
@@ -65,7 +98,7 @@ async def publish_dead_letters(
             carried=held.delivery.carried,
         )
 
-    return await _replace_all(route, letters, record, to_dead=True)
+    return await _replace_all(route, letters, record, proven=proven, to_dead=True)
 
 
 def _recorded(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
@@ -79,17 +112,20 @@ async def _replace_all(
     originals: Sequence[tuple[HeldLease, Reason]],
     copy: Callable[[tuple[HeldLease, Reason]], Outgoing],
     *,
+    proven: bool,
     to_dead: bool,
 ) -> Sequence[Outcome]:
     """Replace each of ``originals`` with its ``copy``, in native batches."""
-    outcomes: list[Outcome] = []
-    for chunk in batches(originals, route.capabilities.max_batch, BATCH_BYTES, [_size(each) for each in originals]):
+    outcomes: dict[str, Outcome] = {}
+    if not proven:
+        outcomes |= await unproven(route, [held for held, _ in originals])
+    left = [each for each in originals if each[0].handle not in outcomes]
+    for chunk in batches(left, route.capabilities.max_batch, BATCH_BYTES, [_size(each) for each in left]):
         copies = await turns.mapped(copy, chunk, size=_size)
-        try:
-            outcomes += await _replace(route, [held for held, _ in chunk], copies, to_dead=to_dead)
-        except BabelgateError as error:
-            outcomes += failure_for_each(error, len(chunk))
-    return outcomes
+        several = [held for held, _ in chunk]
+        replaced = await _replace(route, several, copies, to_dead=to_dead)
+        outcomes |= zip([held.handle for held in several], replaced, strict=True)
+    return [outcomes[held.handle] for held, _ in originals]
 
 
 def _size(each: tuple[HeldLease, LastFailure | DeadLetterRequest]) -> int:
@@ -108,11 +144,15 @@ async def _replace(
     written = [position for position, is_out in enumerate(outstanding) if is_out]
     if not written:
         return outcomes
+    answers: Sequence[Outcome]
+    try:
+        answers = await write(route.native, [copies[position] for position in written])
+    except BabelgateError as error:
+        answers = failure_for_each(error, len(written))
     confirmed: list[int] = []
-    for position, outcome in zip(
-        written, await write(route.native, [copies[position] for position in written]), strict=True
-    ):
+    for position, outcome in zip(written, answers, strict=True):
         outcomes[position] = outcome
+        originals[position].unsure |= isinstance(outcome, OutcomeUnknown)
         if outcome is None:
             originals[position].copied = True
             confirmed.append(position)

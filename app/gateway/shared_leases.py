@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.brokers.binding import DeadLetterRequest, Delivery, Outcome
-from app.clock import Clock
+from app.clock import Clock, steady_ms
 from app.errors import BabelgateError, LeaseLost
 from app.gateway.lease_manager import FailedDelivery
 from app.gateway.lease_table import BrokerUsage, HeldLease, LeaseTable
@@ -26,10 +26,14 @@ class SharedLeaseManager:
 
     held = None
 
-    def __init__(self, route: Route, broker_usage: BrokerUsage, clock: Clock) -> None:
+    def __init__(self, route: Route, broker_usage: BrokerUsage, clock: Clock, steady_clock: Clock = steady_ms) -> None:
         self._route = route
+        self._clock = clock
+        self._steady_clock = steady_clock
         self._binding, self._native = route.binding, route.native
-        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._drop_overdue, shared=True, late=True)
+        self._table = LeaseTable(
+            broker_usage, steady_clock, route.outstanding, self._drop_overdue, shared=True, late=True
+        )
 
     @property
     def busy(self) -> bool:
@@ -37,8 +41,9 @@ class SharedLeaseManager:
         return len(self._table) > 0
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        ahead = self._steady_clock() - self._clock()
         for delivery in deliveries:
-            self._table.hold(delivery, 0, delivery.lease_expires_at)
+            self._table.hold(delivery, 0, delivery.lease_expires_at + ahead)
         return deliveries
 
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
@@ -57,7 +62,8 @@ class SharedLeaseManager:
             kept = [held for held in claimed if not held.adopted]
             outcomes = await self._proofs(kept)
             proven = [held for held in kept if outcomes[held.handle] is None]
-            copied = await publish_dead_letters(self._route, [(held, by_handle[held.handle]) for held in proven])
+            letters = [(held, by_handle[held.handle]) for held in proven]
+            copied = await publish_dead_letters(self._route, letters, proven=True)
             outcomes |= zip([held.handle for held in proven], copied, strict=True)
             return [outcomes.get(held.handle, LeaseLost()) for held in claimed]
 
@@ -68,9 +74,10 @@ class SharedLeaseManager:
         left = [handle for handle, is_over in zip(handles, ended, strict=True) if not is_over]
         deadlines = iter(await self._binding.extend(self._native, left, lease_seconds) if left else ())
         outcomes = [LeaseLost() if is_over else next(deadlines) for is_over in ended]
+        ahead = self._steady_clock() - self._clock()
         for handle, deadline in zip(handles, outcomes, strict=True):
             if isinstance(deadline, int):
-                self._table.prolong_held(handle, deadline)
+                self._table.prolong_held(handle, deadline + ahead)
         return outcomes
 
     async def idle(self) -> None:

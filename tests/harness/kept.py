@@ -30,7 +30,8 @@ def body(n: object, attempts: int = 0) -> bytes:
 
 
 class Kept:
-    """``kind`` is the class of the broker; ``now``, in Unix ms, is the time unless there is another ``clock``."""
+    """``kind`` is the class of the broker; ``now``, in Unix ms, is the time unless there is another ``clock``.
+    ``stepped``: by how many ms the wall clock was set forward, or back where it is negative."""
 
     def __init__(
         self,
@@ -40,14 +41,16 @@ class Kept:
         **abilities: Any,
     ) -> None:
         self.now = 1_700_000_000_000
-        clock = clock or (lambda: self.now)
+        self.stepped = 0
+        steady_clock = clock or (lambda: self.now)
+        clock = clock or (lambda: self.now + self.stepped)
         self.queue = queue
         self.events: list[Event] = []
         self.binding = kind("memory", replace(OWNED, **abilities), clock)
         self.broker_usage = BrokerUsage("memory", Admission())
         self.route = Rule("*", self.binding).route(queue)
         self.lease_manager = GatewayLeaseManager(
-            self.route, self.broker_usage, Limits(), clock, events_into(self.events)
+            self.route, self.broker_usage, Limits(), clock, events_into(self.events), steady_clock
         )
 
     async def put(self, *messages: Outgoing) -> None:

@@ -262,6 +262,30 @@ class DeadLetterPublishingMemory(ConnectedMemory):
         return self._answer([None] * len(records), unknown)
 
 
+class ProvingMemory(DeadLetterPublishingMemory):
+    """Proves, too. Where any process acks, an extend proves that none has.
+
+    ``stale``: this process believes that it has all that it ever had.
+    """
+
+    stale = False
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        await self._called("prove", len(handles))
+        leased = self._queues[queue.name].leased
+        return [None if handle in leased else LeaseLost() for handle in handles]
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        await self._called("extend", len(handles))
+        leased = self._queues[queue.name].leased
+        return [self._clock() if handle in leased else LeaseLost() for handle in handles]
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        return [True] * len(handles) if self.stale else super().outstanding(queue, handles)
+
+
 class MovingMemory(MemoryBinding):
     """DeadLetters."""
 

@@ -71,7 +71,7 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Ar
 class ArtemisBinding:
     """One broker, and two connections: what a lost confirm does to one of them leaves the deliveries of the other.
 
-    Also Outstanding, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries and Projects.
+    Also Outstanding, Proves, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries and Projects.
     """
 
     lists_foreign = True
@@ -151,6 +151,10 @@ class ArtemisBinding:
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Whether each delivery is unsettled, and its connection open."""
         return self._receiver.outstanding(handles)
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By a round trip on the connection of the deliveries."""
+        return await self._receiver.prove(handles)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """Accept; returns when the broker has stored it, OutcomeUnknown where that stays open."""

@@ -59,6 +59,14 @@ class ArtemisReceiver:
             for connection, number in map(self._located, handles)
         ]
 
+    async def prove(self, handles: Sequence[str]) -> list[Outcome]:
+        """None for each that can still be settled after an answer of the broker, LeaseLost for the others;
+        BrokerUnavailable without an answer."""
+        reason = await self._client.barrier() if any(self.outstanding(handles)) else None
+        if reason is not None:
+            return [BrokerUnavailable(self._client.broker, reason)] * len(handles)
+        return [None if is_out else LeaseLost() for is_out in self.outstanding(handles)]
+
     async def settle(
         self, handles: Sequence[str], outcome: int = engine.ACCEPTED, *, failed: bool = False
     ) -> list[Outcome]:

@@ -52,8 +52,8 @@ def _queue(queue: NativeQueue) -> PulsarQueue:
 
 
 class PulsarBinding:
-    """One namespace. Also Outstanding, BindsSomeDeliveries, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists and
-    Projects."""
+    """One namespace. Also Outstanding, Proves, BindsSomeDeliveries, Peeks, Purges, PublishesDeadLetters, DeadStore,
+    Lists and Projects."""
 
     lists_foreign = True
 
@@ -166,6 +166,10 @@ class PulsarBinding:
         consumers = self._queue(queue)
         return [consumers.holds(handle) for handle in handles]
 
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By the broker's answer on the consumer of each delivery, which holds it as long as it is open."""
+        return await self._queue(queue).proofs(handles)
+
     def acks_anywhere(self, queue: NativeQueue, handle: str) -> bool:
         """Whether the message stands alone: one of a producer's batch is acknowledged by its consumer."""
         found = Handle.read(handle)
@@ -187,7 +191,7 @@ class PulsarBinding:
         """Prove that no process has acknowledged the messages. A delivery of a process that has ended is lost: its
         consumer has ended, too."""
         deadline = self._clock() + round(lease_seconds * 1000)
-        proofs = await self._queue(queue).proofs(handles)
+        proofs = await self._queue(queue).proofs(handles, acked=False)
         return [deadline if proof is None else proof for proof in proofs]
 
     async def queues(self) -> Sequence[str]:

@@ -64,9 +64,9 @@ class ReceivingQueue:
         finally:
             self._rest_later()
 
-    async def proofs(self, texts: Sequence[str]) -> list[Outcome]:
+    async def proofs(self, texts: Sequence[str], *, acked: bool = True) -> list[Outcome]:
         """See :meth:`app.brokers.pulsar.settle.QueueSettler.proofs`."""
-        return await self._settler.proofs(texts)
+        return await self._settler.proofs(texts, acked=acked)
 
     async def backlog(self) -> int:
         """How many entries are not acknowledged, of all consumers. Raises BabelgateError."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from app.brokers.binding import Outcome, Outgoing
 from app.brokers.bounded import within
+from app.brokers.errors import failure_for_each
 from app.brokers.pulsar.consumer import Handle, Taken, TopicConsumer
 from app.brokers.pulsar.consumers import QueueConsumers
 from app.brokers.pulsar.errors import translate
@@ -80,12 +81,12 @@ class QueueSettler:
             outcomes |= zip(indexes, results, strict=True)
         return [outcomes[index] for index in range(len(texts))]
 
-    async def proofs(self, texts: Sequence[str]) -> list[Outcome]:
-        """None for each delivery that the broker says is still unacknowledged; LeaseLost for the others.
+    async def proofs(self, texts: Sequence[str], *, acked: bool) -> list[Outcome]:
+        """None for each delivery whose consumer the broker says to be open, LeaseLost where it is not.
 
-        The broker counts what a consumer holds, and another process may have acknowledged some of it. Where the count
-        is not that of this process, each delivery is given back by itself, which the broker does, counted, only if it
-        is not acknowledged.
+        With ``acked`` false also LeaseLost for those that another process may have acknowledged. The broker counts what
+        a consumer holds. Where the count is not that of this process, each delivery is given back by itself, which the
+        broker does, counted, only if it is not acknowledged.
         """
         found = [self._consumers.found(Handle.read(text)) for text in texts]
         outcomes: list[Outcome] = [LeaseLost() if each is None else None for each in found]
@@ -95,7 +96,7 @@ class QueueSettler:
                 continue
             try:
                 counts = await self._bounded(consumer.counts())
-                if counts.unacked >= sum(entry.size for entry in consumer.entries.values()):
+                if acked or counts.unacked >= sum(entry.size for entry in consumer.entries.values()):
                     continue
                 for index, each in enumerate(found):
                     if each is not None and each.entry.consumer is consumer and not each.entry.is_batch:
@@ -125,6 +126,11 @@ class QueueSettler:
         return await self._copied(consumer, several)
 
     async def _copied(self, consumer: TopicConsumer, several: Sequence[Taken]) -> list[Outcome]:
+        try:
+            # A broker that does not answer may confirm a copy too late to be heard.
+            await self._bounded(consumer.counts())
+        except BabelgateError as error:
+            return failure_for_each(error, len(several))
         copies, kept = [], []
         for each in several:
             message = each.entry.messages()[each.position]

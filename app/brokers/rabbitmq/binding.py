@@ -80,7 +80,7 @@ def _queue(queue: NativeQueue) -> RabbitQueue:
 
 
 class RabbitBinding:
-    """A virtual host. Also Outstanding, PublishesDeadLetters, Purges, DeadStore and Lists.
+    """A virtual host. Also Outstanding, Proves, PublishesDeadLetters, Purges, DeadStore and Lists.
 
     Not Peeks: AMQP cannot read a message without taking it. Dead letters are taken when listed, and requeued.
     """
@@ -236,6 +236,10 @@ class RabbitBinding:
     ) -> Sequence[int | BabelgateError]:
         """Raises ValueError: the gateway keeps the leases."""
         raise ValueError("the gateway keeps the leases of this broker")
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By a round trip on the channels of the deliveries."""
+        return await self._settler.prove(handles)
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Decided by the tags handed out on open channels."""

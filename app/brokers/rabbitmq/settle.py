@@ -9,7 +9,7 @@ from app.brokers.binding import Outcome
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import ChannelGone
 from app.brokers.rabbitmq.channel_pool import ChannelPool, ReceivingChannel, by_generation
-from app.errors import LeaseLost, OutcomeUnknown
+from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 
 _UNDER_WAY_SECONDS = 0.2
 """How long the broker may keep acks on a channel until the replicas of a quorum queue agree on earlier ones."""
@@ -48,6 +48,16 @@ class ChannelSettler:
                 for position, tag in settled:
                     found[position] = receiving.state(tag) == "held"
         return found
+
+    async def prove(self, handles: Sequence[str]) -> list[Outcome]:
+        """None for each that can still be settled after an answer of the broker, LeaseLost for the others;
+        BrokerUnavailable without an answer."""
+        channels = [self._channels.of_generation(generation) for generation in by_generation(handles)]
+        asked = [_unanswered(each, self._timeout_seconds) for each in channels if each is not None]
+        reasons = [reason for reason in await asyncio.gather(*asked) if reason is not None]
+        if reasons:
+            return [BrokerUnavailable(self._broker, reasons[0])] * len(handles)
+        return [None if is_out else LeaseLost() for is_out in self.outstanding(handles)]
 
     async def _settle(self, handles: Sequence[str], *, give_back: bool) -> list[Outcome]:
         outcomes: list[Outcome] = [None] * len(handles)

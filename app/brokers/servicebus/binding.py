@@ -78,7 +78,7 @@ def _queue(queue: NativeQueue) -> ServiceBusQueue:
 
 
 class ServiceBusBinding:
-    """One namespace. Also Outstanding, Peeks, Purges, DeadLetters, PublishesDeadLetters, DeadStore, Lists,
+    """One namespace. Also Outstanding, Proves, Peeks, Purges, DeadLetters, PublishesDeadLetters, DeadStore, Lists,
     LimitsDeliveries and Projects."""
 
     lists_foreign = True
@@ -201,6 +201,10 @@ class ServiceBusBinding:
         """Whether the lock of each delivery is not known to be over."""
         keeper = self._keeper(queue)
         return [keeper.holds(handle) for handle in handles]
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By a renewal of the locks, which the service refuses for one that is over."""
+        return await self._keeper(queue).prove(handles)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """Complete, by the lock tokens."""

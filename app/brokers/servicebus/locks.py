@@ -20,6 +20,7 @@ from azure.servicebus._common.constants import (
 from app.brokers.binding import Outcome
 from app.brokers.servicebus.client import Handler, ServiceBusConnections
 from app.brokers.servicebus.link import LockedMessage, ReceiveLink
+from app.brokers.servicebus.lock_time import LockTime
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, LeaseLost, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
@@ -37,9 +38,10 @@ _throttled = LogThrottle(get_logger("babelgate.servicebus"))
 
 
 class HeldLock:
-    """The lock of a delivery that this process received. ``ends_at`` and ``renew_at``: loop times."""
+    """The lock of a delivery that this process received. Loop times: ``ends_at`` when it is over at the latest, and
+    ``renew_at``; ``early_at``: from then on it is renewed together with others."""
 
-    __slots__ = ("ends_at", "handler", "link", "received", "renew_at")
+    __slots__ = ("early_at", "ends_at", "handler", "link", "received", "renew_at")
 
     def __init__(self, handler: Handler, link: ReceiveLink, received: LockedMessage) -> None:
         self.handler = handler
@@ -47,6 +49,7 @@ class HeldLock:
         self.received = received
         self.ends_at = 0.0
         self.renew_at = 0.0
+        self.early_at = 0.0
 
 
 class QueueLocks:
@@ -62,7 +65,7 @@ class QueueLocks:
     ) -> None:
         self._connections = connections
         self._entity = entity
-        self._clock = clock
+        self._time = LockTime(clock)
         self._held: dict[str, HeldLock] = {}
         self._unconfirmed = unconfirmed
         self._timer: asyncio.TimerHandle | None = None
@@ -75,6 +78,8 @@ class QueueLocks:
 
     def hold(self, handler: Handler, link: ReceiveLink, several: Sequence[LockedMessage]) -> None:
         """Renew the locks of deliveries until they are settled here, or lost."""
+        for received in several:
+            self._time.learn(received.message.enqueued_at, received.message.locked_until)
         for received in several:
             held = self._held[received.token.hex] = HeldLock(handler, link, received)
             self._locked_until(held, received.message.locked_until)
@@ -119,6 +124,14 @@ class QueueLocks:
         left = [handle for handle in handles if handle not in outcomes]
         outcomes |= dict(zip(left, await self.settle(left, "abandoned") if left else (), strict=True))
         return [outcomes[handle] for handle in handles]
+
+    async def prove(self, handles: Sequence[str]) -> list[Outcome]:
+        """Renew the locks: None for each that the service has renewed. A lost one is forgotten."""
+        proofs = [None if isinstance(end, int) else end for end in await self.renew(handles)]
+        for handle, proof in zip(handles, proofs, strict=True):
+            if isinstance(proof, LeaseLost):
+                self._held.pop(handle, None)
+        return proofs
 
     async def renew(self, handles: Sequence[str]) -> list[int | BabelgateError]:
         """Renew locks once, for the time that the queue is configured with; the new ends in Unix ms."""
@@ -198,11 +211,10 @@ class QueueLocks:
         return dict(zip(tokens, answer[MGMT_RESPONSE_MESSAGE_EXPIRATION], strict=True))
 
     def _locked_until(self, held: HeldLock, locked_until: int) -> None:
-        """Note the end of a lock, in Unix ms of the service's clock, and plan the next renewal at half of its time."""
-        now = asyncio.get_running_loop().time()
-        left = max((locked_until - self._clock()) / 1000, 0)
-        held.ends_at = now + left
-        held.renew_at = now + max(left / 2, _LEAST_PAUSE_SECONDS)
+        """Plan the next renewal of a lock whose end, by the service's clock, was just received."""
+        now, pause = asyncio.get_running_loop().time(), self._time.pause(locked_until)
+        held.ends_at = now + self._time.longest
+        held.renew_at, held.early_at = now + pause, now + pause / 2
 
     def _schedule(self) -> None:
         if self._timer is None and not self._renewing and self._held:
@@ -217,7 +229,7 @@ class QueueLocks:
         """Renew the locks that are due now or soon, in requests of many."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        soonest = [handle for handle, held in self._held.items() if held.renew_at <= now + (held.ends_at - now) / 4]
+        soonest = [handle for handle, held in self._held.items() if held.early_at <= now]
         for start in range(0, len(soonest), MAX_TOKENS):
             several = [
                 self._held[handle].received.token for handle in soonest[start:][:MAX_TOKENS] if handle in self._held

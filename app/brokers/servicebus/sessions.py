@@ -19,6 +19,7 @@ from app.brokers.connect import CONNECT_SECONDS
 from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.link import LockedMessage, ReceiveLink
+from app.brokers.servicebus.lock_time import LockTime
 from app.brokers.servicebus.locks import Disposition
 from app.brokers.servicebus.receive import MAX_RECEIVED, delivery_of
 from app.clock import Clock
@@ -34,22 +35,24 @@ _POLL_ACCEPT_SECONDS = 0.1
 _LOOK_SECONDS = 0.2
 """While a receive waits for another session, the sessions that are held are looked at as often."""
 
-_LEAST_PAUSE_SECONDS = 0.5
-
 _throttled = LogThrottle(get_logger("babelgate.servicebus"))
 
 
 class _Session:
     """An accepted session, and the deliveries of it that are not settled."""
 
-    def __init__(self, receiver: Any, socket: asyncio.StreamWriter | None) -> None:
+    def __init__(self, receiver: Any, socket: asyncio.StreamWriter | None, clock: Clock) -> None:
         self.receiver = receiver
+        self.time = LockTime(clock)
+        self.ends_at = 0.0
+        """The loop's time when its lock is over at the latest."""
         self.socket = socket
         self.link = ReceiveLink(receiver)
         self.lock = asyncio.Lock()
         self.outstanding: dict[str, LockedMessage] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.closed = False
+        self.is_new = True
 
 
 class QueueSessions:
@@ -129,6 +132,24 @@ class QueueSessions:
                 outcomes.append(None)
         return outcomes
 
+    async def prove(self, handles: Sequence[str]) -> list[Outcome]:
+        """Renew the locks of the sessions: None for each delivery of one that the service has renewed."""
+        connections = self._connections
+        sessions = [self._session_of(handle) for handle in handles]
+        proofs: dict[_Session, Outcome] = {}
+        for session in {each for each in sessions if each is not None}:
+            try:
+                async with asyncio.timeout(connections.timeout_seconds), session.lock:
+                    await self._renewed(session)
+            except TimeoutError:
+                proofs[session] = BrokerUnavailable(connections.broker, "no answer in time")
+            except Exception as error:
+                found = translate(error, connections.broker, written=False).without_frames()
+                if isinstance(found, LeaseLost):
+                    self._lose(session)
+                proofs[session] = found
+        return [LeaseLost() if session is None else proofs.get(session) for session in sessions]
+
     async def purge(self) -> int:
         """Remove the ready messages of the sessions that no process has; the number removed."""
         count = 0
@@ -174,6 +195,10 @@ class QueueSessions:
             if isinstance(found, LeaseLost):
                 return ()
             raise found from error
+        if several and session.is_new:
+            # Its first message was there when the session was accepted.
+            session.is_new = False
+            session.time.learn(min(each.message.enqueued_at for each in several), _locked_until(session))
         session.outstanding |= {each.token.hex: each for each in several}
         if not session.outstanding:
             self._lose(session)
@@ -202,7 +227,8 @@ class QueueSessions:
         opened = await self._opened(wait_seconds, ServiceBusReceiveMode.PEEK_LOCK)
         if opened is None:
             return None
-        session = _Session(*opened)
+        session = _Session(*opened, self._clock)
+        session.ends_at = asyncio.get_running_loop().time() + session.time.longest
         self._sessions.append(session)
         self._renew_later(session)
         return session
@@ -251,13 +277,13 @@ class QueueSessions:
         return next((each for each in self._sessions if handle in each.outstanding), None)
 
     def _renew_later(self, session: _Session) -> None:
-        pause = max(self._lock_seconds(session) / 2, _LEAST_PAUSE_SECONDS)
+        pause = session.time.pause(_locked_until(session))
         session.timer = asyncio.get_running_loop().call_later(pause, lambda: self._tasks.start(self._renew(session)))
 
-    def _lock_seconds(self, session: _Session) -> float:
-        """How long its lock still lasts."""
-        locked_until = session.receiver.session.locked_until_utc
-        return 0.0 if locked_until is None else locked_until.timestamp() - self._clock() / 1000
+    async def _renewed(self, session: _Session) -> None:
+        """Prolong the lock. Raises the client library's errors."""
+        await session.receiver.session.renew_lock(timeout=self._connections.timeout_seconds)
+        session.ends_at = asyncio.get_running_loop().time() + session.time.longest
 
     async def _renew(self, session: _Session) -> None:
         """Prolong the lock. One that was not prolonged is tried again while it lasts."""
@@ -266,12 +292,12 @@ class QueueSessions:
             async with session.lock:
                 if session.closed:
                     return
-                await session.receiver.session.renew_lock(timeout=connections.timeout_seconds)
+                await self._renewed(session)
         except Exception as error:
             found = translate(error, connections.broker, written=True).without_frames()
             queue, broker = self._entity, connections.broker
             _throttled.warning("the lock of a session was not renewed", queue=queue, broker=broker, error=found)
-            if session.closed or isinstance(found, LeaseLost) or self._lock_seconds(session) <= 0:
+            if session.closed or isinstance(found, LeaseLost) or asyncio.get_running_loop().time() > session.ends_at:
                 self._lose(session)
                 return
         self._renew_later(session)
@@ -285,3 +311,9 @@ class QueueSessions:
         if session in self._sessions:
             self._sessions.remove(session)
             self._connections.close_later(session.receiver, session.socket)
+
+
+def _locked_until(session: _Session) -> int:
+    """The end of its lock in Unix ms of the service's clock; 0 where it states none."""
+    locked_until = session.receiver.session.locked_until_utc
+    return 0 if locked_until is None else round(locked_until.timestamp() * 1000)

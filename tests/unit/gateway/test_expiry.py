@@ -9,7 +9,7 @@ import pytest
 
 from app.brokers.binding import LastFailure, Outgoing
 from app.clock import now_ms
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, UnsupportedByBroker
+from app.errors import BrokerUnavailable, LeaseLost, UnsupportedByBroker
 from app.gateway.lease_manager import EXPIRING
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.world import kinds
@@ -64,14 +64,12 @@ async def test_no_call_brings_more_than_the_broker_takes_at_once(queue: str) -> 
 
 
 async def test_where_no_copy_can_be_written_the_original_is_given_back_uncounted(queue: str) -> None:
-    for error in (None, OutcomeUnknown("memory", "no answer")):
-        kept = Kept(queue)
-        await kept.handles(2)
-        kept.binding.fail_after("publish", 0, error)
-        await kept.pass_seconds()
-        copies = [(0, 1), (1, 1)] if error else []
-        assert kept.ready() == [*copies, (0, 0), (1, 0)]
-        assert (kept.binding.calls["release"], await kept.out(), kept.expired()) == ([2], 0, 2)
+    kept = Kept(queue)
+    await kept.handles(2)
+    kept.binding.fail_after("publish", 0)
+    await kept.pass_seconds()
+    assert kept.ready() == [(0, 0), (1, 0)]
+    assert (kept.binding.calls["release"], await kept.out(), kept.expired()) == ([2], 0, 2)
 
 
 async def test_of_copies_that_are_refused_only_the_originals_are_given_back(queue: str) -> None:
