@@ -21,7 +21,7 @@ from app.brokers import registry
 from app.brokers.binding import Binding, QueueStats
 from app.brokers.idempotency_store import KeepsKeys
 from app.brokers.projection import NativeWrite
-from app.clock import now_ms
+from app.clock import Clock, now_ms
 from tests.harness.proxy import Proxy, proxy
 
 OpenBinding = TypeVar("OpenBinding", bound=Binding)
@@ -120,9 +120,9 @@ class Broker(ABC):
         """An ordinary route in a configuration that calls it ``broker``."""
         return {"broker": broker, **self.queue_options}
 
-    def connect(self, options: Mapping[str, Any] | None = None) -> Binding:
+    def connect(self, options: Mapping[str, Any] | None = None, clock: Clock = now_ms) -> Binding:
         """A binding of its own, as another process would have it; not yet open."""
-        return registry.connect(self.name, self.url, options or {}, now_ms)
+        return registry.connect(self.name, self.url, options or {}, clock)
 
     def tells(self, stats: QueueStats, **counts: int) -> bool:
         """Whether ``stats`` says so, and nothing of what the broker cannot tell."""

@@ -14,7 +14,7 @@ from typing import Any
 from app.brokers.binding import Binding, QueueStats
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.idempotency_store import Terms
-from app.clock import now_ms
+from app.clock import Clock, now_ms
 from app.cluster.peers import Peers
 from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
@@ -244,12 +244,13 @@ class World:
         broker_options: Mapping[str, Any] | None = None,
         wrap: Wrap = lambda binding: binding,
         terms: Terms = ORDINARY_TERMS,
+        clock: Clock = now_ms,
     ) -> Process:
-        """A new process. ``wrap`` may replace the binding, for example by one with faults."""
+        """A new process. ``wrap`` may replace the binding, for example by one with faults. ``clock``: of the wall."""
         options = self.broker.queue_options if queue_options is None else queue_options
 
         def make(process: Process) -> Gateway:
-            binding = wrap(self.broker.connect(PATIENT | dict(broker_options or {})))
+            binding = wrap(self.broker.connect(PATIENT | dict(broker_options or {}), clock))
             router = Router([], Rule("*", binding, policy, options=options))
             bindings = {binding.name: binding}
             if self.store is not None:
@@ -258,6 +259,7 @@ class World:
                 bindings,
                 router,
                 TokenSealer(KEYS),
+                clock=clock,
                 idempotency=KeyPolicy(OWN if self.store is None else self.store.name, terms),
                 observe=events_into(process.events),
                 forwarder=process.peers,

@@ -147,6 +147,18 @@ class TestAttempts:
         assert await process.ack(message) == [None], "the token stays valid through extends"
         assert await process.is_empty()
 
+    async def test_a_wall_clock_that_steps_back_keeps_no_lease(self, world: World) -> None:
+        if world.broker.embedded:
+            pytest.skip("its processes share deadlines by the wall clock of their machine")
+        stepped = 0
+        process = await world.process(clock=lambda: now_ms() + stepped)
+        await process.publish({"n": 1})
+        await process.one(2)
+        stepped = -3_600_000
+        again = await process.one()
+        assert (data(again), again.attempts) == ({"n": 1}, 1)
+        assert await process.ack(again) == [None]
+
     async def test_extends_add_up_to_nothing_and_the_last_one_counts(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})

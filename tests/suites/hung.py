@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS
+from app.clock import now_ms
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.gateway.authorization import ANYONE
 from app.gateway.routing import Policy
 from tests.harness.world import Process, World, data, draft, until
-from tests.suites.life import came_back
+from tests.suites.life import came_back, each_ends_once
 
 SHORT = {"timeout_seconds": 1}
 ENOUGH = 30.0
@@ -129,6 +130,18 @@ class TestHung:
         assert [outcome for outcome in outcomes if not isinstance(outcome, NO_ANSWER)] == []
         assert [read for read in reads if isinstance(read, Exception) and not isinstance(read, BabelgateError)] == []
         await answered(process, {"n": "recovered"})
+
+    async def test_leases_that_end_meanwhile_come_again_once(self, world: World) -> None:
+        """Another process has acked half of the messages, of which their receiver knows nothing."""
+        process, other = await warm(world), await world.process()
+        await other.publish_all([{"n": n} for n in range(6)])
+        messages = await process.take(6, 2)
+        outcomes = await other.ack(*messages[:3])
+        async with world.broker.hung():
+            last = max(message.lease_expires_at for message in messages)
+            await asyncio.sleep(max(last - now_ms(), 0) / 1000 + 1.5)
+        acked = [data(each)["n"] for each, outcome in zip(messages, outcomes, strict=False) if outcome is None]
+        await each_ends_once(other, 6, acked)
 
     async def test_calls_are_refused_unsent_while_no_ping_is_answered(self, world: World) -> None:
         """A broker that answers pings meanwhile, as an embedded one may, gets the calls."""

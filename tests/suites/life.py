@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+import os
+import signal
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from app.brokers.binding import Peeks
+from app.clock import now_ms
 from app.errors import (
     BabelgateError,
     BrokerUnavailable,
@@ -20,7 +26,9 @@ from app.errors import (
 )
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Receipt, Settlement
-from tests.harness.world import PATIENCE, Process, World, data, draft, kinds, until
+from tests.harness.gateway import ForkedGateway
+from tests.harness.local import suspend
+from tests.harness.world import LIMIT_SECONDS, PATIENCE, PATIENT, Process, World, data, draft, kinds, until
 
 _LONG_SECONDS = 300
 """A lease that outlasts the restart of a broker on a busy machine."""
@@ -49,6 +57,23 @@ async def outcomes_of(settle: Callable[[], Awaitable[list[BabelgateError | None]
 
     await until(are_known)
     return outcomes
+
+
+async def each_ends_once(process: Process, count: int, gone: Collection[int] = ()) -> None:
+    """Ack what comes until nothing is ready or leased. Each of ``count`` numbers must have come once, be ``gone``
+    before, or be a dead letter."""
+    acked: list[int] = []
+
+    async def all_came() -> bool:
+        for message in await process.ready(10, lease=60):
+            if await process.ack(message) == [None]:
+                acked.append(data(message)["n"])
+        stats = await process.stats()
+        return len({*acked, *gone}) + len(await process.dead()) >= count and not (stats.depth or stats.in_flight)
+
+    await until(all_came)
+    dead = [json.loads(letter.record)["data"]["n"] for letter in await process.dead()]
+    assert sorted([*acked, *gone, *dead]) == list(range(count))
 
 
 async def is_up(process: Process) -> str:
@@ -260,6 +285,36 @@ class TestLife:
         again = await second.take(2)
         assert [(data(message)["n"], message.attempts) for message in again] == [(1, 0), (2, 0)]
         assert await second.ack(*again) == [None] * 2
+
+    async def test_a_process_that_was_paused_beyond_its_leases_repeats_nothing(
+        self, world: World, tmp_path: Path
+    ) -> None:
+        """Whatever its clients ask for when it goes on, each message is acked once or dead-lettered once."""
+        other, name = await world.process(), world.broker.name
+        await other.publish_all([{"n": n} for n in range(6)])
+        config = {"brokers": {name: {"url": world.broker.url, **PATIENT}}, "default": dict(world.broker.route(name))}
+        home = tmp_path / "paused"
+        home.mkdir()
+        paused = ForkedGateway(home, config)
+        try:
+            await asyncio.to_thread(paused.start)
+            path = f"{paused.url}/queues/{world.queue}/messages"
+            async with httpx.AsyncClient(timeout=LIMIT_SECONDS) as client:
+                taken: list[Any] = []
+                while len(taken) < 6:
+                    asked = {"max_messages": 6 - len(taken), "wait_seconds": 20, "lease_seconds": 2}
+                    taken += (await client.post(f"{path}:receive", params=asked)).json()["messages"]
+                tokens = [message["ack_token"] for message in taken]
+                await asyncio.to_thread(suspend, paused.pid)
+                last = max(message["lease_expires_at"] for message in taken)
+                await asyncio.sleep(max(last - now_ms(), 0) / 1000 + 0.5)
+                os.kill(paused.pid, signal.SIGCONT)
+                nacks = [{"ack_tokens": tokens[:2], "delay_seconds": 0.2}]
+                await client.post(f"{path}:settle", json={"nacks": nacks, "rejects": [{"ack_tokens": tokens[2:4]}]})
+            await each_ends_once(other, 6)
+        finally:
+            await asyncio.to_thread(paused.close)
+        assert await other.is_empty()
 
     async def test_a_close_ends_the_waits_and_finishes_what_is_in_flight(self, world: World) -> None:
         process, other = await world.process(), await world.process()

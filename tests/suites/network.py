@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import pytest
 
+from app.clock import now_ms
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.model import Message
 from app.gateway.routing import Policy
 from tests.harness.broker import Broker, ServerBroker
 from tests.harness.proxy import Proxy
 from tests.harness.world import Process, World, data, until
-from tests.suites.life import came_back
+from tests.suites.life import came_back, each_ends_once
 
 NO_ANSWER = (BrokerUnavailable, OutcomeUnknown)
 LEASE = 3.0
@@ -208,6 +209,27 @@ class TestHalfOpen:
         await until(ledger.publish)
         left = (0,) if outcome is None else LEFT if distant.broker.repeats_writes else (1, 2)
         await ledger.check(between, left)
+
+    async def test_leases_that_end_meanwhile_come_again_once(
+        self, distant: World, direct: ServerBroker, between: Proxy, end_at_broker: bool
+    ) -> None:
+        """Another process has acked some of the messages, where it can."""
+        process = await warm(distant, 1)
+        bound = process.capabilities.ack_scope != "anywhere" or distant.broker.binds_deliveries
+        if bound and not end_at_broker and not distant.broker.outlives_restarts:
+            pytest.skip("the broker keeps it for the old connection until a time-out of its own")
+        near = World(direct, distant.queue)
+        other = await near.process()
+        await other.publish_all([{"n": n} for n in range(6)])
+        messages = await process.take(6, LEASE)
+        outcomes = await other.ack(*messages[:3])
+        acked = [data(message)["n"] for message, outcome in zip(messages, outcomes, strict=False) if outcome is None]
+        between.vanish(end_at_broker=end_at_broker)
+        last = max(message.lease_expires_at for message in messages)
+        await asyncio.sleep(max(last - now_ms(), 0) / 1000)
+        await came_back(process)
+        await each_ends_once(other, 6, acked)
+        await near.close()
 
     async def test_who_waits_is_served(
         self, distant: World, direct: ServerBroker, between: Proxy, end_at_broker: bool
