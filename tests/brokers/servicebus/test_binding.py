@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import DeadLetterRequest, LastFailure, NativeQueue, Outgoing
-from app.brokers.servicebus.binding import ServiceBusBinding
+from app.brokers.servicebus.binding import ServiceBusBinding, connect
+from app.clock import now_ms
 from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 from app.gateway.authorization import ANYONE
 from app.gateway.route_warnings import delivery_warnings
 from app.gateway.routing import Policy
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding
+from tests.harness.broker import opened
 from tests.harness.local import eventually
 from tests.harness.world import World, data, kinds, until
 
@@ -140,6 +142,41 @@ class TestLocks:
         assert one.outstanding(native, [delivery.handle]) == [False]
         for handle in ("", "no token", delivery.handle.upper() + "0", delivery.handle[:-2]):
             assert kinds(await one.ack(native, [handle])) == [LeaseLost]
+
+    @pytest.mark.parametrize("sessions", [False, True])
+    async def test_a_clock_that_is_behind_loses_no_lock(
+        self, emulator: ServiceBusEmulator, queue: str, sessions: bool
+    ) -> None:
+        emulator.queue(queue, lock_seconds=12, requires_session=sessions)
+        behind = connect("azure", emulator.url(), {"timeout_seconds": 30}, lambda: now_ms() - 45_000)
+        counter = "renew-session-lock" if sessions else "renew-lock"
+        async with opened(behind) as one:
+            native = one.native_queue(queue, {"sessions": sessions})
+            await one.publish(native, [outgoing(ordering_key="s" if sessions else None)])
+            (delivery,) = await one.reserve(native, 1, 20, 60)
+            await eventually(lambda: emulator.entity(queue)["counters"].get(counter, 0) > 0)
+            assert await one.ack(native, [delivery.handle]) == [None]
+
+    @pytest.mark.parametrize("verb", ["nack", "reject", "expire"])
+    async def test_of_a_message_that_another_process_has_no_copy_is_written(
+        self, world: World, emulator: ServiceBusEmulator, verb: str
+    ) -> None:
+        """The lock of the first process is over, as after a pause, and it does not know that."""
+        process = await world.process(policy=Policy(max_attempts=1 if verb == "expire" else 10))
+        other = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one(3 if verb == "expire" else 60)
+        assert emulator.lose_lock(world.queue) == 1
+        (again,) = await other.take(1, lease=60)
+        if verb == "nack":
+            assert kinds(await process.nack(message, delay=0.01)) == [LeaseLost]
+        elif verb == "reject":
+            assert kinds(await process.reject(message)) == [LeaseLost]
+        else:
+            usage = process.gateway.broker_usage[world.broker.name]
+            await eventually(lambda: usage.count == 0)
+        assert await other.ack(again) == [None]
+        assert (await other.dead(), emulator.counts(world.queue)["total"]) == ([], 0)
 
     async def test_an_original_beside_its_dead_letter_is_completed_as_soon_as_the_service_answers(
         self, world: World, emulator: ServiceBusEmulator
