@@ -199,6 +199,7 @@ class QueueSessions:
             # Its first message was there when the session was accepted.
             session.is_new = False
             session.time.learn(min(each.message.enqueued_at for each in several), _locked_until(session))
+            self._renew_later(session)
         session.outstanding |= {each.token.hex: each for each in several}
         if not session.outstanding:
             self._lose(session)
@@ -278,6 +279,8 @@ class QueueSessions:
 
     def _renew_later(self, session: _Session) -> None:
         pause = session.time.pause(_locked_until(session))
+        if session.timer is not None:
+            session.timer.cancel()
         session.timer = asyncio.get_running_loop().call_later(pause, lambda: self._tasks.start(self._renew(session)))
 
     async def _renewed(self, session: _Session) -> None:
