@@ -18,7 +18,7 @@ from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.errors import MISSING_TOPIC, translate
 from app.brokers.kafka.membership import ABSENT_SECONDS, STATISTICS_MS, Membership
 from app.brokers.kafka.message import Identity, Written, identity, reinjected
-from app.clock import Clock
+from app.clock import Clock, steady_ms
 from app.errors import BabelgateError, BrokerRejected
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
@@ -43,7 +43,7 @@ Move = Callable[[Sequence[Written]], Coroutine[Any, Any, Sequence[BabelgateError
 
 
 class _Waiting(Struct):
-    """A record on a retry tier. ``due``: Unix ms. ``moved``: it is written, and waits for one before it."""
+    """A record on a retry tier. ``due``: by the steady clock. ``moved``: it is written, and waits for one before it."""
 
     due: int
     record: Any
@@ -57,8 +57,15 @@ class TierMember:
     """
 
     def __init__(
-        self, broker: str, settings: Mapping[str, Any], tiers: Mapping[str, float], move: Move, clock: Clock
+        self,
+        broker: str,
+        settings: Mapping[str, Any],
+        tiers: Mapping[str, float],
+        move: Move,
+        clock: Clock,
+        steady_clock: Clock = steady_ms,
     ) -> None:
+        """``clock``: Unix ms, like the dates of records. ``steady_clock``: ms of a clock that no one sets."""
         self.tiers = tiers
         self.subscribed: Mapping[str, float] = {}
         """Those of them that the group knows."""
@@ -68,6 +75,7 @@ class TierMember:
         self._broker = broker
         self._move = move
         self._clock = clock
+        self._steady_clock = steady_clock
         self._loop = asyncio.get_running_loop()
         self._ending = threading.Event()
         self._fatal: KafkaError | None = None
@@ -168,13 +176,14 @@ class TierMember:
         next_ms = min(times, default=None)
         if next_ms is None:
             return _POLL_SECONDS
-        return min(max((next_ms - self._clock()) / 1000, 0.0), _POLL_SECONDS)
+        return min(max((next_ms - self._steady_clock()) / 1000, 0.0), _POLL_SECONDS)
 
     def _hold(self, consumer: Any, record: Any, seconds: float) -> None:
-        now, delay = self._clock(), round(seconds * 1000)
+        now, delay = self._steady_clock(), round(seconds * 1000)
         kind, timestamp = record.timestamp()
         # Without a date, a full delay from now. A clock that is wrong makes a record neither early nor later than that.
-        due = now + delay if not kind or timestamp < 0 else min(max(timestamp + delay, now), now + delay)
+        age = max(self._clock() - timestamp, 0) if kind and timestamp >= 0 else 0
+        due = now + max(delay - age, 0)
         position = (record.topic(), record.partition())
         held = self._held.get(position)
         if held is None:
@@ -185,7 +194,7 @@ class TierMember:
 
     def _send_due(self, consumer: Any) -> None:
         """Write what is due, and read on in the partitions of which nothing waits any more."""
-        now = self._clock()
+        now = self._steady_clock()
         due: list[tuple[Position, _Waiting]] = []
         for position, held in self._held.items():
             if now < max(held[0].due, self._again.get(position, 0)):
@@ -248,7 +257,7 @@ class TierMember:
 
     def _commit(self, consumer: Any) -> None:
         """Commit what is moved. What fails is tried again, until the partition has another member."""
-        now = self._clock()
+        now = self._steady_clock()
         if not self._moved or now < self._commit_at:
             return
         try:

@@ -25,7 +25,7 @@ from app.brokers.kafka.share_copies import renewed
 from app.brokers.kafka.share_group import ShareGroupSettings, ShareLimits, failure_of
 from app.brokers.kafka.share_topic import HOLD_SECONDS, ShareMember, ShareRecord, ShareTopic, loop_time
 from app.brokers.kafka.url import KafkaSettings
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime.background import error_seen
@@ -33,6 +33,10 @@ from app.runtime.background import error_seen
 _SPARE_SECONDS = 0.1
 _RECHECK_SECONDS = 0.02
 _WATCH_SECONDS = 0.2
+
+_GUARD_SECONDS = 1.0
+"""How often members without the group are looked for."""
+
 _CLOSE_SECONDS = 3.0
 
 _throttled = LogThrottle(get_logger("babelgate.kafka"))
@@ -60,16 +64,17 @@ class ShareConsumer:
         self._numbers = itertools.count(1)
         self._topics: dict[str, ShareTopic] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._guarding: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
         self._probed_at = 0.0
         self._copying: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         """Leave the group; the broker gets all back that is not settled."""
-        for task in (self._watching, self._probe, *self._copying):
+        for task in (self._watching, self._guarding, self._probe, *self._copying):
             if task is not None:
                 task.cancel()
-        self._watching = self._probe = None
+        self._watching = self._guarding = self._probe = None
         topics, self._topics = list(self._topics.values()), {}
         ended = [member.ended for topic in topics for member in topic.members]
         for topic in topics:
@@ -78,11 +83,7 @@ class ShareConsumer:
             await asyncio.wait(ended, timeout=_CLOSE_SECONDS)
 
     async def reserve(self, queue: KafkaQueue, limit: int, wait_seconds: float) -> list[Delivery]:
-        """See :meth:`app.brokers.binding.Binding.reserve`.
-
-        An empty answer after a wait says that the cluster has answered, but not that a member was free to ask: a
-        consumer that waits goes on to wait. Without a wait that is BrokerUnavailable.
-        """
+        """See :meth:`app.brokers.binding.Binding.reserve`. BrokerUnavailable where no member was free to ask."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         until = since + wait_seconds
@@ -106,7 +107,7 @@ class ShareConsumer:
                     break
                 await signalled(topic.changed, min(left, _WATCH_SECONDS))
             await within(last - loop.time(), self._broker, self._probed(since))
-            return self._take(topic, limit) if wait_seconds else await self._last_look(topic, limit, since, last)
+            return await self._last_look(topic, limit, since, last)
         finally:
             topic.waiting -= 1
             topic.used_at = loop.time()
@@ -157,6 +158,7 @@ class ShareConsumer:
             topic = self._topics[queue.name] = ShareTopic(self._broker, queue)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
+            self._guarding = asyncio.create_task(self._guard())
         return topic
 
     def _look(self, topic: ShareTopic, limit: int, since: float) -> None:
@@ -356,3 +358,17 @@ class ShareConsumer:
                 self._give_back(expired)
                 if topic.close_idle(now):
                     del self._topics[topic.queue.name]
+
+    async def _guard(self) -> None:
+        """Replace members that stay without the group although the cluster answers."""
+        while True:
+            await asyncio.sleep(_GUARD_SECONDS)
+            absent = [each for each in self._topics.values() if any(not member.joined for member in each.free)]
+            try:
+                if absent:
+                    await self._probed(asyncio.get_running_loop().time())
+                answered = True
+            except BabelgateError:
+                answered = False
+            for topic in self._topics.values():
+                topic.replace_absent(answered=answered)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from confluent_kafka import AcknowledgeType
 
 from app.brokers.binding import Outcome
+from app.brokers.kafka.membership import Watchdog
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.share_member import Key, ShareThread, Tell, member_settings
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
@@ -81,6 +82,7 @@ class ShareMember:
         self.looked_at = -1.0
         self.free_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
+        self.watchdog = Watchdog(loop.time)
         self._report: asyncio.Future[None] | None = None
         self._thread = ShareThread(member_settings(client, size), topic, timeout_seconds, tell)
 
@@ -183,6 +185,15 @@ class ShareTopic:
             return f"the share group has not answered yet for the topic {self.queue.name}"
         leases = f"{len(self.members)} members have leases of the topic {self.queue.name}"
         return f"{leases}, and a member with a lease receives nothing"
+
+    def replace_absent(self, *, answered: bool) -> None:
+        """Close the members that stay without the group. ``answered``: the cluster has just answered another client."""
+        for each in self.free:
+            if each.joined:
+                each.watchdog.is_member()
+            elif each.watchdog.is_absent(answered=answered):
+                each.close()
+                self.drop(each)
 
     def add(self, member: ShareMember) -> None:
         """Begin to use a member."""

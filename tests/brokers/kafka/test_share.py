@@ -159,6 +159,15 @@ async def test_a_receive_without_a_wait_tells_empty_from_unknown(one: KafkaBindi
     assert len(found) == 1
 
 
+async def test_a_receive_that_waits_tells_empty_from_unknown(
+    one: KafkaBinding, other: KafkaBinding, queue: str
+) -> None:
+    """Its wait is over before a member of its process has joined."""
+    native = one.native_queue(queue, SHARE)
+    await one.publish(native, letters(1))
+    assert bodies(await other.reserve(native, 1, 0.01, 20)) == [b'{"n":1}']
+
+
 async def _is(at_once: Callable[[], Awaitable[list[Delivery] | None]], count: int) -> bool:
     found = await at_once()
     return found is not None and len(found) == count

@@ -82,9 +82,10 @@ class Scene:
     def __init__(self, answer: Callable[[bytes], BabelgateError | None] = lambda value: None) -> None:
         self.log: list[Any] = []
         self.now = NOW
+        self.set_back = 0
         self.answer = answer
         self.consumer = Consumer(self.log)
-        self.member = TierMember("main", {}, {TIER: 5.0}, self.move, lambda: self.now)
+        self.member = TierMember("main", {}, {TIER: 5.0}, self.move, lambda: self.now + self.set_back, lambda: self.now)
 
     async def move(self, records: Sequence[Written]) -> list[BabelgateError | None]:
         """In the place of the re-injector's own."""
@@ -162,6 +163,15 @@ async def test_after_a_failure_all_are_written_again_in_their_order() -> None:
     failure = None
     assert await scene.turn(NOW + 5999) == [], "there is a pause of a second"
     assert await scene.turn(NOW + 6000) == [("write", [0, 1, 2]), ("resume", [0]), ("commit", {0: 3})]
+
+
+async def test_a_clock_that_is_set_back_delays_nothing() -> None:
+    """What is held counts by a clock that no one sets."""
+    scene = Scene()
+    scene.hold(Record(0))
+    scene.set_back = -3_600_000
+    assert await scene.turn(NOW + 4999) == []
+    assert await scene.turn(NOW + 5000) == [("write", [0]), ("resume", [0]), ("commit", {0: 1})]
 
 
 async def test_a_call_that_fails_as_a_whole_is_repeated() -> None:
