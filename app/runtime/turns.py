@@ -8,6 +8,8 @@ thread, where the interpreter switches to the event loop every few milliseconds.
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +47,10 @@ _ENOUGH = 256
 _EMPTY_TURNS = 8
 """So many turns without another caller end the wait for those that were answered. An idle loop makes 8 turns in about
 50 µs."""
+
+HAND_OVER_SECONDS = 0.0005
+"""How long a thread with a large body keeps the interpreter from the event loop. Python's own 5 ms pass twice in each
+small request: before it is read, and after it was answered, because writing to a socket gives the interpreter away."""
 
 _THREADS = 2
 """With one thread, a large body would delay all others; more than two would compete for the same interpreter."""
@@ -220,19 +226,45 @@ async def _in_background(function: Callable[[Item], Result], items: Iterable[Ite
     return await in_background(map(function, items))
 
 
+class _HandingOver:
+    """While a thread works on a large body, the interpreter is handed over soon; else as seldom as Python does it,
+    because each hand-over costs time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._working = 0
+        self._usual = sys.getswitchinterval()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._working += 1
+            sys.setswitchinterval(HAND_OVER_SECONDS)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._working -= 1
+            if not self._working:
+                sys.setswitchinterval(self._usual)
+
+
+_handing_over = _HandingOver()
+
+
 async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     turns, loop = _turns(), asyncio.get_running_loop()
-    if not turns.is_shared:
-        return await loop.run_in_executor(_executor, function, *arguments)
     spent = 0.0
 
     def timed() -> Result:
         nonlocal spent
         began = time.thread_time()
         try:
-            return function(*arguments)
+            with _handing_over:
+                return function(*arguments)
         finally:
             spent = time.thread_time() - began
+
+    if not turns.is_shared:
+        return await loop.run_in_executor(_executor, timed)
 
     async with turns.background:
         await turns.rest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -72,6 +73,25 @@ async def test_a_small_piece_alone_waits_for_no_turn() -> None:
     assert ended.value.value == ["7"]
     assert not others.done()
     await others
+
+
+async def test_a_thread_hands_the_interpreter_over_soon_and_nothing_else_does() -> None:
+    usual = sys.getswitchinterval()
+    both = threading.Barrier(2)
+
+    def seen(fails: bool) -> float:
+        both.wait(60)
+        if fails:
+            raise ValueError
+        return sys.getswitchinterval()
+
+    for _ in range(2):
+        working = (turns.run(seen, fails, size=turns.LARGE_BYTES + 1) for fails in (True, False))
+        failed, interval = await asyncio.gather(*working, return_exceptions=True)
+        assert isinstance(failed, ValueError)
+        assert interval == pytest.approx(turns.HAND_OVER_SECONDS)
+        assert sys.getswitchinterval() == usual
+    assert await turns.run(sys.getswitchinterval, size=turns.LARGE_BYTES) == usual
 
 
 async def test_what_is_large_runs_in_a_thread() -> None:
