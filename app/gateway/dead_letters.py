@@ -205,9 +205,9 @@ def view(letter: Letter) -> DeadLetter:
 
 
 def _texts(matching: DeadLetterFilter) -> Sequence[bytes]:
-    """What stands in the body of each letter that matches, unless it is escaped there."""
+    """What stands in the body of each letter that matches, unless something is escaped there."""
     wanted = (matching.job, matching.reason, matching.trace_id)
-    return [text.encode(errors="surrogatepass") for text in wanted if text is not None]
+    return [b'"%b"' % text.encode(errors="surrogatepass") for text in wanted if text is not None]
 
 
 def _letter(wanted: Collection[str] | None, texts: Sequence[bytes], record: DeadRecord) -> Letter | None:

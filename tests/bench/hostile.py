@@ -5,6 +5,10 @@ queue on its own connection at a fixed pace, first alone, then while a process o
 row of a case: the answers to the load by status, the longest time between two ticks of the gateway's event loop (by
 the clock, and in CPU time of the process), the peak of its resident memory, its CPU time until it is idle again, and
 the bystander's latencies. They begin with the write. ``python -m tests.bench.stalls`` measures single requests.
+
+``--against DIRECTORY`` measures each case with the code of another checkout, too, by this Python and on this machine:
+``git worktree add DIRECTORY REVISION`` makes one. ``--brief`` has the worst cases of each kind, in 3 to 6 minutes for
+two versions; a machine that does something else shows mostly that.
 """
 
 from __future__ import annotations
@@ -101,10 +105,11 @@ def rest(pid: int) -> None:
             return
 
 
-def measure(load: Load, broker: Broker, directory: Path, seconds: float) -> str:
-    """The row of one case."""
-    directory.mkdir()
+def measure(load: Load, broker: Broker, directory: Path, seconds: float, root: Path | None) -> str:
+    """The row of one case, of the code of the checkout ``root``; None: of this one."""
     gateway = WatchedGateway(directory, {"brokers": {"b": broker.url}, "default": broker.route("b")})
+    if root is not None:
+        gateway.root = root
     try:
         gateway.start()
         port = httpx.URL(gateway.url).port or 80
@@ -137,18 +142,33 @@ def main() -> None:
     parser.add_argument("--broker", choices=KINDS, default="sqlite")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), help="a regular expression on the names")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
+    parser.add_argument("--brief", action="store_true", help="only the worst cases of each kind, and 3 s of each load")
+    parser.add_argument("--against", type=Path, metavar="DIRECTORY", help="another checkout, which is measured first")
     asked = parser.parse_args()
-    chosen = [load for load in LOADS if asked.only.search(load.name)]
+    chosen = [load for load in LOADS if asked.only.search(load.name) and load.brief >= asked.brief]
     if not chosen:
         parser.error("--only matches no case")
-    columns = ["case", "answers", "longest stall, ms", "of CPU, ms", "CPU, s", "peak, MiB"]
+    seconds = 3.0 if asked.brief else asked.seconds
+    versions = {} if asked.against is None else {"before": asked.against.resolve(strict=True)}
+    columns = [
+        *(["version"] if versions else []),
+        "case",
+        "answers",
+        "longest stall, ms",
+        "of CPU, ms",
+        "CPU, s",
+        "peak, MiB",
+    ]
     columns += ["bystander alone, p50 / p99 ms", "beside the load"]
     print("| " + " | ".join(columns) + " |\n" + "| --- " * len(columns) + "|")
-    with contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        broker = stack.enter_context(HARNESSES[asked.broker][0].start(directory))
-        for number, load in enumerate(chosen):
-            print(measure(load, broker, directory / str(number), asked.seconds), flush=True)
+    for load in chosen:
+        for version, root in {**versions, "now": None}.items():
+            # With a broker of its own, where no other case has left anything.
+            with contextlib.ExitStack() as stack:
+                directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                broker = stack.enter_context(HARNESSES[asked.broker][0].start(directory))
+                row = measure(load, broker, directory, seconds, root)
+            print(f"| {version} {row}" if versions else row, flush=True)
 
 
 if __name__ == "__main__":

@@ -32,11 +32,13 @@ Run = Callable[[int, float], Counter[str]]
 
 @dataclass(frozen=True)
 class Load:
-    """A hostile load. ``prepare(port)`` runs before anything is measured."""
+    """A hostile load. ``prepare(port)`` runs before anything is measured. ``brief``: it is the worst of its kind, or
+    one of them."""
 
     name: str
     run: Run
     prepare: Callable[[int], None] | None = None
+    brief: bool = False
 
 
 Sender = Callable[[httpx.Client, str], str]
@@ -134,6 +136,13 @@ def new_names(verb: str, count: int, port: int, _: float) -> Counter[str]:
     return answers
 
 
+_WORST = (
+    "NDJSON: 8 MiB of lines x, gzip",
+    "NDJSON: 4 lines of 1 MiB, small values",
+    "array: 10,000 entries {}",
+    "publish: 1 MiB, small values and 1e999",
+)
+
 LETTERS = 20_000
 """Dead letters of the cases ``letters``."""
 _SEARCHERS = 40
@@ -169,10 +178,10 @@ def _at_once(method: str, path: str, count: int, left: bool, port: int, seconds:
 
 
 LOADS = [
-    Load("names: 100,000 new ones, published to", partial(new_names, "", 100_000)),
+    Load("names: 100,000 new ones, published to", partial(new_names, "", 100_000), brief=True),
     Load("names: 100,000 new ones, received from", partial(new_names, ":receive", 100_000)),
     *(
-        Load(f"letters: {name}", partial(_at_once, method, path, count, left), _dead_letters)
+        Load(f"letters: {name}", partial(_at_once, method, path, count, left), _dead_letters, count > 1)
         for name, method, path, count, left in (
             ("GET, 1 unknown id", "GET", f"{_DEAD}/{{:032x}}", 1, False),
             (f"GET, {_SEARCHERS} unknown ids", "GET", f"{_DEAD}/{{:032x}}", _SEARCHERS, False),
@@ -182,14 +191,14 @@ LOADS = [
         )
     ),
     *(
-        Load(f"uploads: {name}", partial(repeat, partial(_request, name), 4))
+        Load(f"uploads: {name}", partial(repeat, partial(_request, name), 4), brief=name in _WORST)
         for name in _of_the_corpus("NDJSON|array|publish|validate")
     ),
     *(
         Load(f"uploads: left, {name}", partial(repeat, partial(_leave, name), 4))
         for name in _of_the_corpus("NDJSON.*gzip|array: 10,000")
     ),
-    Load("docs: 60 KB of a=1&", partial(repeat, _parameters, 4)),
-    Load("docs: 500 slow readers of the script", partial(read_slowly, "/docs/swagger-ui-bundle.js", 500)),
+    Load("docs: 60 KB of a=1&", partial(repeat, _parameters, 4), brief=True),
+    Load("docs: 500 slow readers of the script", partial(read_slowly, "/docs/swagger-ui-bundle.js", 500), brief=True),
     Load("docs: 500 slow readers of the document", partial(read_slowly, "/openapi.json", 500)),
 ]

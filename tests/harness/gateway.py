@@ -48,6 +48,8 @@ class GatewayProcess:
             self._config["brokers"] = {name: _patient(each) for name, each in brokers.items()}
         self._process: subprocess.Popen[bytes] | Fork | None = None
         self.url = ""
+        self.root = _ROOT
+        """The checkout whose code it runs."""
 
     @property
     def pid(self) -> int:
@@ -77,7 +79,7 @@ class GatewayProcess:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", *program],
-                cwd=_ROOT,
+                cwd=self.root,
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
