@@ -60,9 +60,10 @@ def over_a_server(
         yield gateway
 
 
-def _stall(gateway: WatchedGateway, case: Case, limit: float) -> Stall:
-    """The shortest of the longest stalls of some tries, or the first below ``limit``."""
-    stalls = []
+def _stall(gateway: WatchedGateway, case: Case) -> tuple[Stall, float]:
+    """The shortest of the longest stalls of some tries, or the first below the limit; and that."""
+    stalls: list[Stall] = []
+    limit = MAX_STALL_SECONDS
     with gateway.client() as client:
         client.timeout = httpx.Timeout(120)
         for number in range(TRIES):
@@ -75,9 +76,11 @@ def _stall(gateway: WatchedGateway, case: Case, limit: float) -> Stall:
                 continue
             assert 0 < status < 500
             stalls.append(gateway.stall())
+            if len(stalls) == 1 and stalls[0].cpu > limit:
+                limit = _max_stall()
             if stalls[-1].cpu <= limit:
                 break
-    return min(stalls, key=lambda stall: stall.cpu)
+    return min(stalls, key=lambda stall: stall.cpu), limit
 
 
 def _max_stall() -> float:
@@ -92,8 +95,7 @@ def _max_stall() -> float:
 
 
 def _check(gateway: WatchedGateway, case: Case) -> None:
-    limit = _max_stall()
-    stall = _stall(gateway, case, limit)
+    stall, limit = _stall(gateway, case)
     assert stall.cpu <= limit, f"the event loop stood still for {stall.cpu * 1000:.0f} ms, of {limit * 1000:.0f}"
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, JavaServer, fetch_jars, java
+from tests.harness.java import BROKERS, SMALL, JavaServer, archive_classes, archived, fetch_jars, java
 from tests.harness.local import free_port
 
 _HOME = BROKERS / "kafka"
@@ -120,13 +120,14 @@ class KafkaServer(JavaServer):
         if not _HOME.exists():
             missing(self.title, "fetch it with: python -m tests.brokers.kafka.server")
         settings = f"-Dlog4j2.configurationFile={self._logging}"
-        command = [java(), *SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{_HOME}/*"]
+        program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{_HOME}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
             subprocess.run(
-                [*command, "kafka.tools.StorageTool", *format_, *self.features], check=True, capture_output=True
+                [java(), *program, "kafka.tools.StorageTool", *format_, *self.features], check=True, capture_output=True
             )
-        return [*command, "kafka.Kafka", str(self._properties)]
+        options = archived(_HOME) if self.options is None else self.options
+        return [java(), *options, *program, "kafka.Kafka", str(self._properties)]
 
     def answers(self) -> bool:
         try:
@@ -156,3 +157,4 @@ def kafka(
 
 if __name__ == "__main__":
     fetch_jars(Path(__file__).with_name("pom.xml"), _HOME)
+    archive_classes(_HOME, KafkaServer)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, JavaServer, java
+from tests.harness.java import BROKERS, SMALL, JavaServer, archive_classes, archived, java
 from tests.harness.local import free_port
 
 HOME = BROKERS / "pulsar"
@@ -83,7 +83,7 @@ class PulsarServer(JavaServer):
         )
         opened = [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED]
         return [
-            *(java(), *SMALL, *_MEMORY, *opened),
+            *(java(), *SMALL, *(archived(HOME) if self.options is None else self.options), *_MEMORY, *opened),
             *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={log}"),
             *("-cp", f"{HOME}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(configuration), "-nfw", "-nss", "--num-bookies", "1"),
@@ -135,3 +135,4 @@ def fetch() -> None:
 
 if __name__ == "__main__":
     fetch()
+    archive_classes(HOME, PulsarServer)
