@@ -27,9 +27,9 @@ _BOUNDS = {
     "artemis": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS"),
     "pulsar": ("binding.PING_SECONDS",),
     "servicebus": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS"),
-    "sqs": ("binding.WARNINGS_SECONDS",),
+    "sqs": ("binding.WARNINGS_SECONDS", "client.CONNECT_SECONDS", "client.OPEN_SECONDS"),
 }
-"""What a ping and a check may take."""
+"""What a ping, a check and a start may take."""
 
 
 @pytest.fixture(autouse=True)

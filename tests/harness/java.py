@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -51,17 +52,21 @@ def archived(home: Path) -> Sequence[str]:
 
 
 def archive_classes(home: Path, server: Callable[[Path], JavaServer]) -> None:
-    """Write the archive of a server when it has started once; nothing where that was done before. Takes 20 s."""
+    """Write the archive of a server when it has started once; nothing where that was done before. Takes 20 s.
+
+    A busy machine may give it too little time: then starts take as long as before, and standard error says so.
+    """
     if not archive_of(home).exists():
         with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
             made = Path(folder) / "classes.jsa"
             running = server(Path(folder))
             running.options = (f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable")
-            running.start()
-            running.stop()
-            # On a busy machine it may have been killed before: then starts take longer.
-            if made.exists():
+            try:
+                running.start()
+                running.stop()
                 made.replace(archive_of(home))
+            except (RuntimeError, FileNotFoundError) as error:
+                print(f"{running.title}: no archive of its classes, because {error}", file=sys.stderr)
 
 
 def java() -> str:
