@@ -232,7 +232,8 @@ class GroupConsumer:
             topic = self._use(topic.queue, topic)
             if taken := self._take(topic, limit):
                 return taken
-            doubt = look.doubt(topic, loop.time(), is_member=self._is_member())
+            is_member = self._thread is not None and self._thread.membership.is_proven()
+            doubt = look.doubt(topic, loop.time(), is_member=is_member)
             left = until - loop.time()
             if doubt is None or (left <= 0 and not doubt.reason):
                 return []
@@ -241,18 +242,17 @@ class GroupConsumer:
             topic.changed.clear()
             await signalled(topic.changed, min(left, _RECHECK_SECONDS))
 
-    def _is_member(self) -> bool:
-        return self._thread is not None and self._thread.membership.is_proven()
+    def _is_healthy(self) -> bool:
+        return not self._topics or (self._thread is not None and self._thread.membership.is_healthy())
 
     def _subscribe(self) -> None:
         if self._thread is None:
             thread = ConsumerThread(self._settings, self._incremental, lambda: next(self._numbers), self._hear)
             self._thread = self._commits.thread = thread
             if self._guarding is None:
-                lost = partial(self._failed, TimeoutError(f"it had no group for {ABSENT_SECONDS:g} s"))
                 has_group = partial(self._admin.commits.is_answered, GROUP)
-                guarding = guard(lambda: not self._topics or self._is_member(), has_group, lost)
-                self._guarding = asyncio.create_task(guarding)
+                lost = partial(self._failed, TimeoutError(f"it had no group for {ABSENT_SECONDS:g} s"))
+                self._guarding = asyncio.create_task(guard(self._is_healthy, has_group, lost))
         self._thread.subscribe(sorted(self._topics))
 
     def _look_in(self, seconds: float) -> None:

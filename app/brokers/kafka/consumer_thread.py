@@ -87,7 +87,7 @@ class ConsumerThread:
         self._asked: tuple[int, float, Sequence[str]] | None = None
         """The last subscription, until it is answered: the generation of the group before, when, and its topics."""
         self._owned: dict[Position, int] = {}
-        self.membership = Membership(time.monotonic)
+        self.membership = Membership(time.monotonic, classic=not incremental)
         self._committed_seconds = min(settings["socket.timeout.ms"] / 1000, _COMMITTED_SECONDS)
         callbacks = {"on_commit": self._committed, "error_cb": self._error, "stats_cb": self.membership.measured}
         self._settings = {**settings, **callbacks}

@@ -17,7 +17,7 @@ PROOF_SECONDS = 5.0
 """How long a proof of membership counts: several reports, of which a busy machine may delay one."""
 
 ABSENT_SECONDS = 10.0
-"""A client that is no member of its group for so long, while the group answers another client, is replaced. After a
+"""A client that does not reach its group for so long, while the group answers another client, is replaced. After a
 stall of the cluster that is shortly after its restart, librdkafka 2.16 may never look for the group again."""
 
 _LOOK_SECONDS = 1.0
@@ -54,11 +54,16 @@ def generation_of(consumer: Consumer) -> int:
 
 
 class Membership:
-    """When a client was proven to be a member of its group. Used by its thread; others may read ``proven_at``."""
+    """What is known of a client's place in its group. Used by the thread of the client; others may ask.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    ``proven_at``: when it was last proven to be a member, a time of ``now``. ``classic``: to join may take as long as
+    another member works, minutes by default, so that a client which waits for that is not at fault.
+    """
+
+    def __init__(self, now: Callable[[], float], *, classic: bool) -> None:
         self.proven_at = -math.inf
-        """A time of ``now``."""
+        self._connected_at = -math.inf
+        self._classic = classic
         self._now = now
         self._reported: str | None = None
 
@@ -69,8 +74,10 @@ class Membership:
     def look(self, consumer: Consumer) -> None:
         """Follow a report, after the poll that brought it."""
         reported, self._reported = self._reported, None
-        if reported == "up" and generation_of(consumer) > 0:
-            self.prove()
+        if reported == "up":
+            self._connected_at = self._now()
+            if generation_of(consumer) > 0:
+                self.prove()
 
     def prove(self) -> None:
         """The group has just answered the member."""
@@ -79,6 +86,10 @@ class Membership:
     def is_proven(self) -> bool:
         """Whether the client is a member, by a proof that is not too old."""
         return self._now() - self.proven_at <= PROOF_SECONDS
+
+    def is_healthy(self) -> bool:
+        """Whether the client is a member, or waits in a group that makes its members wait."""
+        return self.is_proven() or (self._classic and self._now() - self._connected_at <= PROOF_SECONDS)
 
 
 class Watchdog:
@@ -93,12 +104,12 @@ class Watchdog:
         self._now = now
         self._since: float | None = None
 
-    def is_member(self) -> None:
-        """The client is a member, or wants to be none."""
+    def is_healthy(self) -> None:
+        """The client has its group, or needs none."""
         self._since = None
 
     def is_absent(self, *, answered: bool) -> bool:
-        """Return whether the client, which is no member now, has to be replaced. ``answered``: the group has just
+        """Return whether the client, which has no group now, has to be replaced. ``answered``: the group has just
         answered another client."""
         now = self._now()
         if not answered:
@@ -109,17 +120,17 @@ class Watchdog:
 
 
 async def guard(
-    is_member: Callable[[], bool], is_answered: Callable[[], Awaitable[bool]], replace: Callable[[], None]
+    is_healthy: Callable[[], bool], is_answered: Callable[[], Awaitable[bool]], replace: Callable[[], None]
 ) -> None:
     """Look after a client, without end: call ``replace`` when it stays without its group although others are answered.
 
-    ``is_member``: the client has its group, or needs none. ``is_answered``: the group answers another client.
+    ``is_healthy``: the client has its group, or needs none. ``is_answered``: the group answers another client.
     """
     watchdog = Watchdog(asyncio.get_running_loop().time)
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        if is_member():
-            watchdog.is_member()
-        elif watchdog.is_absent(answered=await is_answered()) and not is_member():
-            watchdog.is_member()
+        if is_healthy():
+            watchdog.is_healthy()
+        elif watchdog.is_absent(answered=await is_answered()) and not is_healthy():
+            watchdog.is_healthy()
             replace()

@@ -161,5 +161,7 @@ class KafkaReinjector:
                     self._member = TierMember(self.broker, self._settings, tiers, self.move, self._clock)
                     self._member.start()
                     has_group = partial(self._admin.commits.is_answered, GROUP)
-                    self._guarding = asyncio.create_task(guard(self._member.has_group, has_group, self._member.replace))
+                    self._guarding = asyncio.create_task(
+                        guard(self._member.is_healthy, has_group, self._member.replace)
+                    )
             await signalled(self._changed, _REFRESH_SECONDS if existing is not None else _AGAIN_SECONDS)

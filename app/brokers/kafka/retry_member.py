@@ -69,7 +69,7 @@ class TierMember:
         self.tiers = tiers
         self.subscribed: Mapping[str, float] = {}
         """Those of them that the group knows."""
-        self._membership = Membership(time.monotonic)
+        self._membership = Membership(time.monotonic, classic=True)
         callbacks = {"error_cb": self._failed, "stats_cb": self._membership.measured}
         self._settings = {**settings, **callbacks, "statistics.interval.ms": STATISTICS_MS}
         self._broker = broker
@@ -97,9 +97,9 @@ class TierMember:
         """Begin the thread."""
         self._thread.start()
 
-    def has_group(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether the member has its group, or needs none."""
-        return not self.subscribed or self._membership.is_proven()
+        return not self.subscribed or self._membership.is_healthy()
 
     def replace(self) -> None:
         """Begin again with another client."""

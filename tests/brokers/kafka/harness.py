@@ -132,8 +132,8 @@ class KafkaBroker(ServerBroker):
     name = "kafka"
     outlives_restarts = True
     repeats_writes = True
-    # A process that is killed is missed when its session ends, after 10 s.
-    spare_seconds = 12
+    # A process that is killed is missed when its session ends, after 10 s, and the others hear of it with a heartbeat.
+    spare_seconds = 17
     server: KafkaServer
 
     def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:

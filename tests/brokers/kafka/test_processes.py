@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.brokers.kafka.harness import STANDARD
+from tests.brokers.kafka.harness import STANDARD, read
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.gateway import gateway
 from tests.harness.local import suspend
@@ -77,6 +77,42 @@ def test_a_process_that_hangs_is_fenced(server: KafkaServer, queue: str, tmp_pat
             assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost")
         assert ack(there, queue, found[:1]).status_code == 200
         assert there.get(f"/queues/{queue}").json()["stats"]["depth"] == 0
+
+
+def test_a_process_that_hung_beyond_its_leases_writes_nothing_that_others_have(
+    server: KafkaServer, queue: str, tmp_path: Path
+) -> None:
+    """Neither copies of leases that have ended meanwhile, nor those of its clients' late nacks and rejects."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    with (
+        gateway(tmp_path / "one", config(server)) as one,
+        gateway(tmp_path / "other", config(server)) as other,
+        one.client() as here,
+        other.client() as there,
+    ):
+        publish(here, queue, 9)
+        held = receive(here, queue, 9)
+        tokens = [each["ack_token"] for each in held]
+        extended = here.post(f"/queues/{queue}/messages:extend", json={"ack_tokens": tokens[:3], "lease_seconds": 3})
+        assert extended.status_code == 200
+        (worker,) = one.workers()
+        suspend(worker)
+        try:
+            found = receive(there, queue, 9)
+            assert numbers(found) == numbers(held)
+            assert ack(there, queue, found).status_code == 200
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        late = {"nacks": [{"ack_tokens": tokens[3:6], "delay_seconds": 0}], "rejects": [{"ack_tokens": tokens[6:]}]}
+        answer = here.post(f"/queues/{queue}/messages:settle", json=late)
+        assert {each["code"] for each in answer.json()["results"]} == {"lease_lost"}
+        # It has gone on, and ends leases.
+        publish(here, queue, 1)
+        (last,) = receive(here, queue, 1) or receive(there, queue, 1)
+        assert ack(here, queue, [last]).status_code == 200
+        written = [each for topic in (queue, f"{queue}.dlq") for each in read(server.port, topic)]
+        assert len(written) == 10
 
 
 def test_what_is_acked_behind_a_held_message_stays_acked_after_a_kill(

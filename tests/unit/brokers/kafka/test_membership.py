@@ -33,7 +33,7 @@ class Consumer:
 )
 def test_a_report_proves_membership(state: str, generation: int, is_member: bool) -> None:
     clock = Clock()
-    membership = Membership(clock)
+    membership = Membership(clock, classic=False)
     assert not membership.is_proven()
     consumer: Any = Consumer(generation)
     membership.look(consumer)
@@ -44,6 +44,20 @@ def test_a_report_proves_membership(state: str, generation: int, is_member: bool
     clock.now += PROOF_SECONDS + 0.1
     membership.look(consumer)
     assert not membership.is_proven(), "a report counts once"
+
+
+@pytest.mark.parametrize("classic", [True, False])
+def test_a_member_may_wait_for_others_of_a_classic_group(classic: bool) -> None:
+    """It has reached the group, which answers when all have come: no client would be faster."""
+    clock = Clock()
+    membership = Membership(clock, classic=classic)
+    consumer: Any = Consumer(-1)
+    membership.measured(json.dumps({"cgrp": {"state": "up"}}))
+    membership.look(consumer)
+    assert membership.is_healthy() == classic
+    assert not membership.is_proven()
+    clock.now += PROOF_SECONDS + 0.1
+    assert not membership.is_healthy()
 
 
 def test_a_client_is_replaced_after_ten_seconds_without_its_group() -> None:
@@ -75,5 +89,5 @@ def test_a_member_begins_anew() -> None:
     watchdog = Watchdog(clock)
     assert not watchdog.is_absent(answered=True)
     clock.now += ABSENT_SECONDS
-    watchdog.is_member()
+    watchdog.is_healthy()
     assert not watchdog.is_absent(answered=True)
