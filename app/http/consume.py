@@ -34,7 +34,7 @@ from app.http.schemas import (
     from_query,
     given,
 )
-from app.observe.tracing.context import TRACEPARENT, of_trace_id, trace_headers
+from app.observe.tracing.context import handed_out, trace_headers
 from app.runtime import turns
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
@@ -200,18 +200,10 @@ def _received(message: Message) -> ReceivedMessage:
         message.lease_expires_at,
         message.attempts,
         message.redelivered,
-        _headers(message),
+        handed_out(message.headers, message.trace_id),
         msgspec.Raw(message.body),
         message.broker_properties or UNSET,
     )
-
-
-def _headers(message: Message) -> dict[str, str]:
-    """The native headers; where no trace context travelled, with the one that ``trace_id`` gives."""
-    headers = message.headers
-    if TRACEPARENT in headers or (derived := of_trace_id(message.trace_id)) is None:
-        return dict(headers)
-    return {**headers, TRACEPARENT: derived.traceparent}
 
 
 async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
@@ -230,7 +222,8 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
     headers += [
         (name.encode(), value.encode()) for name, value in trace_headers(message.headers, message.trace_id).items()
     ]
-    shown = json.dumps(_headers(message), separators=(",", ":")).encode("ascii")
+    handed = handed_out(message.headers, message.trace_id)
+    shown = json.dumps(handed, separators=(",", ":")).encode("ascii")
     if len(shown) <= MAX_HEADERS_BYTES:
         headers.append((b"message-headers", shown))
     if message.broker_properties and len(shown := as_header(message.broker_properties)) <= MAX_HEADERS_BYTES:

@@ -67,11 +67,10 @@ class Publishing:
             body = arrived(exchange, most, permit)
             if body is None:
                 body = await read(exchange, most, permit)
-            queue = access.route.queue
             receipt = await self._gateway.publish(
                 exchange.caller,
                 access,
-                await entry(queue, body, self._gateway.clock, delay) if is_job else body,
+                await entry(access.route.queue, body, self._gateway.clock, exchange.trace, delay) if is_job else body,
                 delay_seconds=delay,
                 ordering_key=ordering_key,
                 trace=exchange.trace,

@@ -126,7 +126,7 @@ def routes(gateway: Gateway) -> APIRouter:
         exchange: Exchange = request.scope[EXCHANGE]
         body, properties = await request.body(), from_header(exchange)
         if media_type(exchange) == JOB:
-            body = await entry(queue, body, gateway.clock, delay)
+            body = await entry(queue, body, gateway.clock, exchange.trace, delay)
         made = await gateway.validate(
             caller,
             access,

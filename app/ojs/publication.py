@@ -27,10 +27,11 @@ _DEFECTS = {
 }
 
 
-def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
+def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None) -> bytes:
     """Return the publish entry of ``body``, an OJS job for ``queue``: its envelope and its delay.
 
-    ``id`` and ``queue`` are optional; attributes of the server are replaced. Raises EnvelopeSyntaxError, or
+    ``id`` and ``queue`` are optional; attributes of the server are replaced. ``trace_id``, that of the request's trace,
+    is used for a job without one. Raises EnvelopeSyntaxError, or
     EnvelopeError with all problems of the job and pointers within the job.
     """
     try:
@@ -49,7 +50,7 @@ def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
     given = {name: said for name, said in given.items() if name not in job} | {"created_at": timestamp(now)}
     job |= msgspec.json.decode(msgspec.json.encode(given), type=dict[str, Raw])
     job_meta = members_of(job, "meta")
-    envelope = envelope_of(job, MessageProperties(queue, created_at=now))
+    envelope = envelope_of(job, MessageProperties(queue, created_at=now, request_trace_id=trace_id))
     if envelope is None:
         raise EnvelopeError([Problem("", "invalid_job", "No envelope can carry this job.")])
     if "bq_schema_version" in job_meta:

@@ -58,7 +58,10 @@ class Frame(Struct, frozen=True):
 
 
 class MessageProperties(Struct, frozen=True):
-    """The properties of the message that carried a job; None if absent. Times are Unix ms."""
+    """The properties of the message that carried a job; None if absent. Times are Unix ms.
+
+    ``request_trace_id``: of the request that brought the job, for a job that has none.
+    """
 
     queue: str = "default"
     id: str | None = None
@@ -67,6 +70,7 @@ class MessageProperties(Struct, frozen=True):
     created_at: int | None = None
     attempts: int = 0
     enqueued_at: int | None = None
+    request_trace_id: str | None = None
 
 
 def attributes_of(body: bytes, declared: bool) -> Attributes | None:
@@ -217,7 +221,7 @@ def _trace_id(meta: Attributes, properties: MessageProperties, id_: str) -> str:
         if found is not None and is_uuid(found):
             return found
     carried = trace_id_of(properties.traceparent) or trace_id_of(text(meta, "traceparent"))
-    return carried or derived_uuid(f"trace {id_}")
+    return carried or properties.request_trace_id or derived_uuid(f"trace {id_}")
 
 
 def _fingerprint(job: Attributes) -> str:

@@ -35,7 +35,10 @@ SERVER: Final = frozenset(
 is_queue = re.compile(r"[a-z0-9][a-z0-9.-]*").fullmatch
 is_uuid7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
 _is_type = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*(?:\.[a-zA-Z][a-zA-Z0-9_]*)*").fullmatch
-_traceparent = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
+_traceparent = re.compile(
+    r"(?!ff|00-.{52}-)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?"
+).fullmatch
+"""A later version may have more fields; ids of zeros and the version ff are invalid (Trace Context, 3.2.2)."""
 
 _NAMES: Final = uuid.UUID("b5f3a7a4-6a5e-5d0f-9d0c-4f1a2c7e8b90")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

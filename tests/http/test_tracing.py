@@ -446,3 +446,135 @@ async def test_half_a_character_in_a_message_spoils_no_span(make, spans):
     for value in told(spans.named(f"receive {world.queue}")).values():
         if isinstance(value, str):
             value.encode()
+
+
+@pytest.mark.parametrize("malformed", ["what a client gave", SAMPLED.upper(), f"{SAMPLED}-extra", SAMPLED[:-1]])
+def test_a_consumer_gets_no_malformed_context(caller, queue, malformed):
+    entry = {
+        "envelope": DRAFT | {"trace_id": UUID},
+        "headers": {"traceparent": malformed, "tracestate": "a=1", "x": "1"},
+    }
+    for _ in range(2):
+        assert caller.post(f"/queues/{queue}/messages", json=entry).status_code == 201
+    handed = {"traceparent": given_by(UUID), "x": "1"}
+    (message,) = caller.post(f"/queues/{queue}/messages:receive").json()["messages"]
+    assert message["headers"] == handed
+    bare = caller.post(f"/queues/{queue}/messages:receive", headers=BARE)
+    assert (bare.headers["traceparent"], "tracestate" in bare.headers) == (handed["traceparent"], False)
+    assert json.loads(bare.headers["message-headers"]) == handed
+
+
+@pytest.mark.parametrize("state", ["foo=1,foo=2", "FOO=1", "foo=", ",".join(f"k{n}=1" for n in range(33))])
+def test_an_illegal_state_is_not_handed_on(caller, queue, state):
+    headers = {"traceparent": SAMPLED, "tracestate": state}
+    assert caller.post(f"/queues/{queue}/messages", json=DRAFT, headers=headers).status_code == 201
+    (message,) = caller.post(f"/queues/{queue}/messages:receive").json()["messages"]
+    assert message["headers"] == {"traceparent": SAMPLED}
+
+
+JOB = {"type": "a.b", "args": []}
+
+
+@pytest.mark.parametrize(
+    ("meta", "trace_id"),
+    [
+        ({}, UUID),
+        ({"trace_id": OTHER}, OTHER),
+        ({"traceparent": OWN}, "4bf92f35-77b3-4da6-a3ce-929d0e0e4736"),
+        ({"traceparent": OWN.upper()}, UUID),
+        ({"traceparent": f"00-{'0' * 32}-00f067aa0ba902b7-01"}, UUID),
+        ({"traceparent": f"{OWN}-extra"}, UUID),
+    ],
+)
+def test_a_job_is_of_the_requests_trace_unless_it_has_its_own(caller, queue, meta, trace_id):
+    headers = {"traceparent": SAMPLED, "content-type": "application/openjobspec+json"}
+    job = JOB | {"meta": meta}
+    path = f"/queues/{queue}/messages"
+    assert caller.post(path, json=job, headers=headers).json()["trace_id"] == trace_id
+    assert caller.post(f"{path}:batch", json=[job], headers=headers).json()["results"][0]["trace_id"] == trace_id
+    validated = caller.post(f"{path}:validate", json=job, headers=headers).json()
+    assert validated["envelope"]["trace_id"] == trace_id
+
+
+W3C_TRACE, W3C_SPAN = "12345678901234567890123456789012", "1234567890123456"
+W3C_PARENT = f"00-{W3C_TRACE}-{W3C_SPAN}-00"
+
+
+def _travelled(caller, queue, *headers):
+    """The trace headers of a message that was published with these header lines."""
+    lines = [("content-type", "application/json"), *headers]
+    assert caller.post(f"/queues/{queue}/messages", content=json.dumps(DRAFT), headers=lines).status_code == 201
+    (message,) = caller.post(f"/queues/{queue}/messages:receive").json()["messages"]
+    return message["headers"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("traceparent", text)]
+        for text in (
+            f"{W3C_PARENT}.",
+            f"{W3C_PARENT}-what-the-future-will-be-like",
+            f"cc{W3C_PARENT[2:]}.what-the-future-will-be-like",
+            f"ff{W3C_PARENT[2:]}",
+            f".0{W3C_PARENT[2:]}",
+            f"0.{W3C_PARENT[2:]}",
+            f"000{W3C_PARENT[2:]}",
+            f"0000{W3C_PARENT[2:]}",
+            f"0{W3C_PARENT[2:]}",
+            f"00-{'0' * 32}-{W3C_SPAN}-01",
+            f"00-.{W3C_TRACE[1:]}-{W3C_SPAN}-01",
+            f"00-{W3C_TRACE[:-1]}.-{W3C_SPAN}-01",
+            f"00-{W3C_TRACE}3-{W3C_SPAN}-01",
+            f"00-{W3C_TRACE[:-1]}-{W3C_SPAN}-01",
+            f"00-{W3C_TRACE}-{'0' * 16}-01",
+            f"00-{W3C_TRACE}-.{W3C_SPAN[1:]}-01",
+            f"00-{W3C_TRACE}-{W3C_SPAN[:-1]}.-01",
+            f"00-{W3C_TRACE}-{W3C_SPAN}7-01",
+            f"00-{W3C_TRACE}-{W3C_SPAN[:-1]}-01",
+            f"00-{W3C_TRACE}-{W3C_SPAN}-.0",
+            f"00-{W3C_TRACE}-{W3C_SPAN}-0.",
+            f"00-{W3C_TRACE}-{W3C_SPAN}-001",
+            f"00-{W3C_TRACE}-{W3C_SPAN}-1",
+        )
+    ]
+    + [
+        [("traceparent", W3C_PARENT), ("traceparent", f"00-{W3C_TRACE[:-1]}1-{W3C_SPAN}-01")],
+        [("trace-parent", W3C_PARENT)],
+        [("trace.parent", W3C_PARENT)],
+        [],
+    ],
+    ids=str,
+)
+def test_w3c_without_a_valid_traceparent_a_trace_begins(caller, queue, lines):
+    found = _travelled(caller, queue, *lines, ("tracestate", "foo=1"))
+    assert list(found) == ["traceparent"] and W3C_TRACE[:-1] not in found["traceparent"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "state"),
+    [
+        ([("TraceParent", W3C_PARENT)], None),
+        ([("TRACEPARENT", W3C_PARENT), ("TrAcEsTaTe", "foo=1")], "foo=1"),
+        ([("traceparent", f"cc{W3C_PARENT[2:]}")], None),
+        ([("traceparent", f"cc{W3C_PARENT[2:]}-what-the-future-will-be-like")], None),
+        ([("traceparent", W3C_PARENT), ("trace-state", "foo=1"), ("trace.state", "foo=1")], None),
+        ([("traceparent", W3C_PARENT), ("tracestate", "")], None),
+        ([("traceparent", W3C_PARENT), ("tracestate", "foo=1"), ("tracestate", "")], "foo=1"),
+        ([("traceparent", W3C_PARENT), ("tracestate", ""), ("tracestate", "foo=1")], "foo=1"),
+        (
+            [
+                ("traceparent", W3C_PARENT),
+                *(("tracestate", each) for each in ("foo=1,bar=2", "rojo=1,congo=2", "baz=3")),
+            ],
+            "foo=1,bar=2,rojo=1,congo=2,baz=3",
+        ),
+        ([("traceparent", W3C_PARENT), ("tracestate", "foo=1"), ("tracestate", "foo=1")], None),
+        ([("traceparent", W3C_PARENT), ("tracestate", "foo=1 \t , \t bar=2, \t baz=3")], "foo=1,bar=2,baz=3"),
+    ],
+    ids=str,
+)
+def test_w3c_a_valid_traceparent_travels_with_a_legal_state(caller, queue, lines, state):
+    """The cases of ``tracestate`` that only its text decides are those of ``state_of``."""
+    expected = {"traceparent": W3C_PARENT} | ({} if state is None else {"tracestate": state})
+    assert _travelled(caller, queue, *lines) == expected

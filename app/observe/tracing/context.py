@@ -17,10 +17,17 @@ TRACEPARENT, TRACESTATE, BAGGAGE = "traceparent", "tracestate", "baggage"
 
 MAX_TRACESTATE_CHARACTERS = 512
 """The length that every program must propagate (Trace Context, 3.3.1.5). A longer value is dropped."""
+_MAX_MEMBERS = 32
+"""Maximum members of a ``tracestate`` (Trace Context, 3.3.1.3)."""
 MAX_BAGGAGE_CHARACTERS = 8192
 """The length that every program must propagate (Baggage, 3.3.2). A longer value is dropped."""
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
+_is_member = re.compile(
+    r"(?P<key>[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+    r"=[ -+\--<>-~]{0,255}[!-+\--<>-~]"
+).fullmatch
+"""A member of a ``tracestate``: key and value (Trace Context, 3.3.1.3)."""
 _is_uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _TEXT = re.compile(r"[\t\x20-\x7e]+")
 _SPAN = hashlib.sha256(b"babelqueue-span:")
@@ -94,6 +101,36 @@ def plain(text: str, most: int) -> str:
     return text if len(text) <= most and _TEXT.fullmatch(text) else ""
 
 
+def state_of(text: str) -> str:
+    """Return a ``tracestate`` without blanks and empty members around its own; empty if anything in it is illegal.
+
+    That is a member of another form, a key that occurs twice, more than 32 members, or more than 512 characters.
+    """
+    if len(text) > MAX_TRACESTATE_CHARACTERS:
+        return ""
+    members = [member for each in text.split(",") if (member := each.strip(" \t"))]
+    keys = {found["key"] for member in members if (found := _is_member(member))}
+    return ",".join(members) if len(keys) == len(members) <= _MAX_MEMBERS else ""
+
+
+def handed_out(headers: Mapping[str, str], trace_id: str | None) -> dict[str, str]:
+    """Return the native ``headers`` of a message as its consumer gets them.
+
+    Without a valid ``traceparent`` they have the one that ``trace_id`` gives. An illegal ``tracestate``, or one without
+    a ``traceparent``, is left out.
+    """
+    made = dict(headers)
+    if TRACEPARENT in made and parse(made[TRACEPARENT]) is not None:
+        if TRACESTATE in made and not state_of(made[TRACESTATE]):
+            del made[TRACESTATE]
+        return made
+    made.pop(TRACEPARENT, None)
+    made.pop(TRACESTATE, None)
+    if (derived := of_trace_id(trace_id)) is not None:
+        made[TRACEPARENT] = derived.traceparent
+    return made
+
+
 def trace_headers(headers: Mapping[str, str], trace_id: str | None) -> Mapping[str, str]:
     """Return the trace headers that a consumer continues with, for a message with ``headers`` and ``trace_id``."""
     travelled = parse(headers.get(TRACEPARENT))
@@ -102,7 +139,7 @@ def trace_headers(headers: Mapping[str, str], trace_id: str | None) -> Mapping[s
         return {}
     sent = {
         TRACEPARENT: context.traceparent,
-        TRACESTATE: plain(headers.get(TRACESTATE, ""), MAX_TRACESTATE_CHARACTERS) if travelled else "",
+        TRACESTATE: state_of(headers.get(TRACESTATE, "")) if travelled else "",
         BAGGAGE: plain(headers.get(BAGGAGE, ""), MAX_BAGGAGE_CHARACTERS),
     }
     return {name: value for name, value in sent.items() if value}

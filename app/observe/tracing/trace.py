@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from app.observe import otel
 from app.observe.tracing import context as w3c
-from app.observe.tracing.context import Context, of_trace_id, parse, plain, trace_id_of, uuid_of
+from app.observe.tracing.context import Context, of_trace_id, parse, plain, state_of, trace_id_of, uuid_of
 from app.observe.tracing.sampling import Sampling, sampling
 
 if TYPE_CHECKING:
@@ -143,17 +143,13 @@ def of_request(headers: Mapping[bytes, bytes], lines: RawHeaders) -> tuple[Conte
     else:
         state, baggage = headers.get(TRACESTATE, b""), headers.get(BAGGAGE, b"")
     return (
-        parse(given.decode("latin-1").strip(), _plain(state, w3c.MAX_TRACESTATE_CHARACTERS)) if given else None,
-        _plain(baggage, w3c.MAX_BAGGAGE_CHARACTERS),
+        parse(given.decode("latin-1").strip(), state_of(state.decode("latin-1"))) if given else None,
+        plain(baggage.decode("latin-1"), w3c.MAX_BAGGAGE_CHARACTERS),
     )
 
 
 def _joined(lines: RawHeaders, wanted: bytes) -> bytes:
     return b",".join(value for name, value in lines if name == wanted)
-
-
-def _plain(value: bytes, most: int) -> str:
-    return plain(value.decode("latin-1"), most) if value else ""
 
 
 def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[str, str] = os.environ) -> Tracing:

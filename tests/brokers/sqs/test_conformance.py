@@ -18,7 +18,7 @@ from app.gateway.routing import Policy, Route
 from tests.brokers.sqs.harness import STANDARD, MotoBroker, SqsBroker, client, take_all, url_of
 from tests.harness import conformance as suite
 from tests.harness.broker import Server
-from tests.harness.world import World, data
+from tests.harness.world import World, until
 
 pytestmark = pytest.mark.sqs
 
@@ -97,25 +97,33 @@ async def test_version_gate(kind: type[SqsBroker], elastic: Server, moto: Server
     broker = kind(elastic if kind is SqsBroker else moto, STANDARD)
     world = World(broker, queue)
     process = await world.process()
+    # The first publish makes the queue.
     await process.publish({"n": 1})
-    good = await process.one()
+    assert await process.ack(await process.one()) == [None]
+    bodies = [str(each["body"]) for each in block("version_gate_sqs", "incoming_bodies")]
     gated = {"bq-schema-version": {"DataType": "Number", "StringValue": "2"}}
 
-    def send(name: str) -> None:
+    def send(name: str, *several: str) -> None:
         sqs = client(broker.server.port)
-        sqs.send_message(
-            QueueUrl=url_of(sqs, queue_of(name, {})), MessageBody=good.body.decode(), MessageAttributes=gated
-        )
+        for body in several:
+            sqs.send_message(QueueUrl=url_of(sqs, queue_of(name, {})), MessageBody=body, MessageAttributes=gated)
+
+    async def dead() -> list[str]:
+        return sorted(each.decode() for each in await broker.dead(queue))
+
+    async def all_are_dead() -> bool:
+        assert await process.receive() == []
+        return len(await dead()) == len(bodies)
 
     with suite.judged_version_gate("version_gate_sqs", "dlq_raw"):
-        await asyncio.to_thread(send, queue)
-        await process.publish({"n": 2})
-        assert data(await process.one()) == {"n": 2}
-        assert await broker.dead(queue) == [good.body], "byte for byte, and never decoded"
-        assert [event.reason for event in process.events if event.kind == "poison"] == ["unsupported_schema_version"]
+        await asyncio.to_thread(send, queue, *bodies)
+        await until(all_are_dead)
+        assert await dead() == sorted(bodies), "byte for byte, and never decoded"
+        reasons = [event.reason for event in process.events if event.kind == "poison"]
+        assert reasons == ["unsupported_schema_version"] * len(bodies)
     with suite.judged_version_gate("version_gate_sqs", "unsettled"):
         other = await world.process(queue=f"{queue}-other", queue_options={"create": "never"})
-        await asyncio.to_thread(send, other.queue)
+        await asyncio.to_thread(send, other.queue, bodies[0])
         assert await other.receive() == [], "it has nowhere to go"
         assert broker.tells(await other.stats(), depth=0, in_flight=1, dead=0)
     await world.close()
