@@ -16,7 +16,7 @@ from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from app.brokers.servicebus.errors import HARMLESS, translate
 from app.brokers.servicebus.url import ServiceBusSettings
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
-from app.runtime.background import BackgroundTasks
+from app.runtime.background import BackgroundTasks, error_seen
 from app.runtime.cache import make_room
 
 IDLE_SECONDS = 240.0
@@ -286,6 +286,7 @@ class ServiceBusConnections:
         try:
             opening.cancel()
             await asyncio.wait((opening,))
+            error_seen(opening)
         finally:
             await self._close(client, socket)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
 
 import pytest
@@ -9,7 +11,9 @@ from azure.core import exceptions as core
 from azure.servicebus import exceptions as vendor
 from azure.servicebus._pyamqp import error as amqp
 
+from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.errors import BY_CLASS, translate
+from app.brokers.servicebus.url import settings_of
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 
 CLASSES = [
@@ -58,3 +62,30 @@ def test_a_missing_right_is_named() -> None:
     assert "lack the right Send or Listen" in str(
         translate(vendor.ServiceBusAuthorizationError(), "azure", written=True)
     )
+
+
+class Stubborn:
+    """A sender of the client library that answers its cancellation by an error of its own."""
+
+    _handler = None
+
+    def _create_handler(self, auth: object) -> None:
+        """It has none."""
+
+    async def __aenter__(self) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ConnectionResetError from None
+
+    async def close(self) -> None:
+        """It has nothing to close."""
+
+
+async def test_an_open_that_is_given_up_leaves_no_error_to_the_event_loop(caplog: pytest.LogCaptureFixture) -> None:
+    connections = ServiceBusConnections("azure", settings_of("servicebus://sample.servicebus.windows.net", {}), 1)
+    with pytest.raises(BrokerUnavailable):
+        await connections.open(Stubborn(), 0.2)
+    await connections.close()
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
