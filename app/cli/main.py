@@ -94,8 +94,9 @@ def _announce(settings: Settings, quiet: bool, url: str, routes: Sequence[tuple[
 @cli.command("check-config", epilog="\b\nExample:\n  babelgate check-config --config babelgate.yaml")
 @CONFIG
 @click.option("--offline", is_flag=True, help="Do not connect to the brokers to get their warnings.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also if there are warnings.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
+def check_config(config: Path | None, offline: bool, strict: bool, as_json: bool) -> None:
     """Check the configuration: print the routes and warnings, or exit with 1 if the gateway would not start."""
     from app.config import settings
     from app.server.checks import check_settings
@@ -125,9 +126,11 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
     warnings = _warnings(loaded, routes, offline)
     if as_json:
         print_json({"brokers": brokers, "routes": described, "warnings": warnings})
-        return
-    for warning in warnings:
-        complain(f"warning: {warning}")
+    else:
+        for warning in warnings:
+            complain(f"warning: {warning}")
+    if strict and warnings:
+        sys.exit(REFUSED)
 
 
 @cli.command(epilog="\b\nExample:\n  babelgate healthcheck --config babelgate.yaml")

@@ -69,13 +69,13 @@ def broker_states(routes: Iterable[Route], embedded: frozenset[str] | None = Non
 async def _state(routes: Sequence[Route], embedded: frozenset[str] | None) -> BrokerState:
     from app.brokers.binding import ReportsVersion
     from app.errors import BabelgateError, BrokerUnavailable, ConfigError
-    from app.gateway.route_warnings import delivery_warnings
+    from app.gateway.route_warnings import broker_warnings
 
     binding: Binding = routes[0].binding
     try:
         await binding.open()
         version = binding.server_version if isinstance(binding, ReportsVersion) else None
-        return BrokerState(version, None, [*await binding.warnings(), *await delivery_warnings(routes)])
+        return BrokerState(version, None, await broker_warnings(binding, routes))
     except BabelgateError as error:
         if embedded is not None and isinstance(error, ConfigError):
             raise

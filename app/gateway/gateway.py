@@ -127,7 +127,7 @@ class Gateway:
         """The runtimes of the queues that this process has used."""
         self.overview = Overview(router, bindings, required, urls or {}, self._keys, self.queue_runtimes, self.outages)
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
-        self._maintenance = Maintenance(self._retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
+        self.maintenance = Maintenance(self._retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
         self.letters = DeadLetterOperations(
             lambda queue: self.queue_runtimes.of(router.route(queue)),
             self.limits,
@@ -146,12 +146,12 @@ class Gateway:
         for binding, result in zip(self.bindings.values(), results, strict=True):
             if isinstance(result, BrokerError):
                 self.outages.lost(binding.name, result)
-                self._maintenance.reopen(binding)
+                self.maintenance.reopen(binding)
             elif result is not None:
                 raise result
             else:
-                self._maintenance.warn(binding)
-        self._maintenance.start()
+                self.maintenance.warn(binding)
+        self.maintenance.start()
         self.started = True
 
     async def drain(self) -> None:
@@ -163,7 +163,7 @@ class Gateway:
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
-        await asyncio.gather(self._maintenance.stop(), self.outages.close(), self.letters.jobs.close())
+        await asyncio.gather(self.maintenance.stop(), self.outages.close(), self.letters.jobs.close())
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)

@@ -20,6 +20,7 @@ from app.observe.logs import get_logger
 from app.observe.metrics import process
 from app.observe.metrics.catalogue import (
     BROKER_UP,
+    BROKER_WARNINGS,
     BUILD_INFO,
     DEAD_LETTERS,
     FOREIGN,
@@ -158,6 +159,9 @@ class Gauges:
                     if value is not None:
                         snapshot[metric.otel][labels] = float(value)
         snapshot[BROKER_UP.otel] = {(broker.name,): float(broker.up) for broker in self._brokers}
+        snapshot[BROKER_WARNINGS.otel] = {
+            (name,): float(len(each)) for name, each in self._gateway.maintenance.warnings.items()
+        }
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
         snapshot |= await asyncio.to_thread(process.of_gateway)
         self._read_at = time.monotonic()

@@ -1,14 +1,15 @@
-"""Background work of one gateway: opens brokers that were down, warns of routes, and removes what is past retention."""
+"""Background work of one gateway: opens brokers that were down, watches their settings, and removes what is past
+retention."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
-from app.gateway.route_warnings import delivery_warnings
+from app.gateway.route_warnings import broker_warnings
 from app.gateway.routing import Route
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
@@ -18,6 +19,9 @@ log = get_logger("babelgate.maintenance")
 
 RETENTION_SECONDS = 60.0
 """How often dead letters and idempotency keys past their retention are removed."""
+
+WARN_SECONDS = 300.0
+"""How often brokers are asked about settings with which they lose messages: anybody may change them at any time."""
 
 _FIRST_REOPEN_SECONDS = 1.0
 _LAST_REOPEN_SECONDS = 10.0
@@ -32,14 +36,18 @@ class Maintenance:
         clock: Clock,
         sweep_keys: Callable[[], Awaitable[None]],
         routes_to: Callable[[str], Iterable[Route]] = lambda broker: (),
+        warn_seconds: float = WARN_SECONDS,
     ) -> None:
         """``routes``: those whose retention this process applies. ``sweep_keys``: removes expired idempotency keys.
         ``routes_to`` a broker: those of which :meth:`warn` warns.
         """
+        self.warnings: dict[str, Sequence[str]] = {}
+        """The warnings about each broker when it was last asked."""
         self._routes = routes
         self._clock = clock
         self._sweep_keys = sweep_keys
         self._routes_to = routes_to
+        self._warn_seconds = warn_seconds
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
@@ -51,8 +59,8 @@ class Maintenance:
         self._tasks.start(self._reopen(binding))
 
     def warn(self, binding: Binding) -> None:
-        """Log warnings about the routes to a broker that was just opened."""
-        self._tasks.start(self._warn(binding))
+        """Ask a broker that was just opened for its warnings, now and every ``warn_seconds``, and log each new one."""
+        self._tasks.start(self._watch_settings(binding))
 
     async def stop(self) -> None:
         """Stop all work; idempotent."""
@@ -83,9 +91,22 @@ class Maintenance:
             except Exception:
                 log.exception("expiring failed; tried again later")
 
-    async def _warn(self, binding: Binding) -> None:
-        for warning in await delivery_warnings(self._routes_to(binding.name)):
-            log.warning(warning, broker=binding.name)
+    async def _watch_settings(self, binding: Binding) -> None:
+        while True:
+            try:
+                found = await broker_warnings(binding, self._routes_to(binding.name))
+            except BabelgateError as error:
+                # Outages of brokers are logged elsewhere.
+                log.debug("broker not asked for warnings", broker=binding.name, error=error)
+            except Exception:
+                log.exception("broker not asked for warnings; tried again later", broker=binding.name)
+            else:
+                before = self.warnings.get(binding.name, ())
+                for warning in found:
+                    if warning not in before:
+                        log.warning(warning, broker=binding.name)
+                self.warnings[binding.name] = found
+            await asyncio.sleep(self._warn_seconds)
 
     async def _reopen(self, binding: Binding) -> None:
         backoff = Backoff(_FIRST_REOPEN_SECONDS, _LAST_REOPEN_SECONDS)
@@ -99,5 +120,4 @@ class Maintenance:
                 log.error("broker stays closed", broker=binding.name, error=error)
                 return
             else:
-                await self._warn(binding)
-                return
+                return await self._watch_settings(binding)

@@ -228,7 +228,8 @@ class QueueInfo:
     """A queue as operators see it. ``idempotency`` None: no store keeps keys for it.
 
     ``dead_letter_queue`` and ``stored_as``: see ``dead_letters`` and ``stored_as`` of
-    :class:`app.brokers.binding.NativeQueue`. ``source`` None: the queue was requested by its name.
+    :class:`app.brokers.binding.NativeQueue`. ``source`` None: the queue was requested by its name, and only then there
+    are ``warnings`` about its settings.
     """
 
     queue: str
@@ -241,6 +242,7 @@ class QueueInfo:
     policy: Mapping[str, Any]
     idempotency: KeysInfo | None
     source: Source | None = None
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

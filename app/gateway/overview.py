@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,13 +17,21 @@ from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo, Source
 from app.gateway.names import QUEUE_NAME
 from app.gateway.outages import Outages
-from app.gateway.route_warnings import delivery_warnings
+from app.gateway.route_warnings import broker_warnings, warnings_of
 from app.gateway.routing import Route, Router, affordable, offering
 from app.gateway.runtimes import QueueRuntimes
 from app.runtime import turns
+from app.runtime.cache import Cache
 
 _QUERIED_AT_ONCE = 100
 """Number of queues whose counts are read from the brokers at a time."""
+
+_WARNED_SECONDS = 30.0
+"""How long the warnings about a queue are reused: programs that scale consumers read a queue every few seconds."""
+
+_WARNED_BYTES = 4 * 1024 * 1024
+_WARNED_ENTRY_BYTES = 2_048
+"""Of the warnings about a queue: a few sentences."""
 
 
 class Overview:
@@ -41,6 +50,7 @@ class Overview:
         """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``runtimes``: of
         the queues that this process has used."""
         self._outages = outages
+        self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
         self._runtimes = runtimes
         self._router = router
         self._keys = keys
@@ -69,7 +79,9 @@ class Overview:
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
         """One queue. Raises InvalidParameter, Forbidden, QueueNotFound, and the broker's error."""
         caller.require_any(queue)
-        return await self._info(self._router.route(queue), strict=True)
+        route = self._router.route(queue)
+        info, warnings = await asyncio.gather(self._info(route, strict=True), self._warnings(route))
+        return replace(info, warnings=warnings)
 
     async def brokers(self, caller: Caller) -> list[BrokerInfo]:
         """The brokers of :meth:`managed`, each queried for at most 2 s; needs the right to manage some queue."""
@@ -126,6 +138,15 @@ class Overview:
             policy=asdict(route.policy),
             idempotency=self._keys.info(route),
         )
+
+    async def _warnings(self, route: Route) -> Sequence[str]:
+        """The warnings about the settings of the queue, asked for at most every _WARNED_SECONDS."""
+        now, known = time.monotonic(), self._warned.get(route.queue)
+        if known is not None and now - known[0] < _WARNED_SECONDS:
+            return known[1]
+        found = await warnings_of(route)
+        self._warned.keep(route.queue, (now, found))
+        return found
 
     async def missing(self) -> list[str]:
         """The required brokers that do not answer a ping; takes at most 2 s."""
@@ -204,8 +225,7 @@ async def broker_info(
     detail, warnings = None, []
     try:
         await binding.ping()
-        of_broker, of_routes = await asyncio.gather(binding.warnings(), delivery_warnings(routes))
-        warnings = [*of_broker, *of_routes]
+        warnings = await broker_warnings(binding, routes)
     except BabelgateError as error:
         detail = error.detail
     return BrokerInfo(

@@ -1,18 +1,23 @@
-"""Warns of routes that no queue can use, and of those whose broker moves messages away before their policy does."""
+"""Warns of routes that no queue can use, and of those whose broker drops messages or moves them away by itself."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from app.brokers.binding import LimitsDeliveries
+from app.brokers.binding import Binding, LimitsDeliveries
+from app.brokers.settings import WarnsOfQueues
 from app.errors import BabelgateError
 from app.gateway.names import Pattern
 from app.gateway.routing import Route
 
 _MAX_WARNED = 50
 """How many routes of one broker are checked: each is a call to it."""
+
+WEEKEND_SECONDS = 3 * 86_400.0
+"""For how long a queue should keep messages whose consumers are down."""
 
 
 def unused(keys: Iterable[str]) -> list[str]:
@@ -31,22 +36,50 @@ def unused(keys: Iterable[str]) -> list[str]:
     return found
 
 
-async def delivery_warnings(routes: Iterable[Route]) -> list[str]:
+async def broker_warnings(binding: Binding, routes: Iterable[Route]) -> list[str]:
+    """The warnings of ``binding`` and of the first 50 of ``routes``, which lead to it; at most 2 s.
+
+    Raises BrokerUnavailable.
+    """
+    of_broker, of_routes = await asyncio.gather(binding.warnings(), route_warnings(routes))
+    return [*of_broker, *of_routes]
+
+
+async def route_warnings(routes: Iterable[Route]) -> list[str]:
     """Sentences about the first 50 of ``routes``, which lead to one broker; at most 2 s. Raises nothing."""
-    asked = list(routes)[:_MAX_WARNED]
-    found = await asyncio.gather(*map(_delivery_warning, asked))
-    return [each for each in found if each is not None]
+    found = await asyncio.gather(*map(warnings_of, list(routes)[:_MAX_WARNED]))
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
-async def _delivery_warning(route: Route) -> str | None:
-    if not isinstance(route.binding, LimitsDeliveries):
-        return None
-    with contextlib.suppress(BabelgateError):
-        limit = await route.binding.delivery_limit(route.native)
-        if limit is not None and limit.deliveries < route.policy.max_attempts:
-            return (
-                f"The broker {route.broker!r} itself moves a message of the queue {route.queue!r} to {limit.target!r} "
-                f"after {limit.deliveries} deliveries, so that max_attempts {route.policy.max_attempts} of its route "
-                "is never reached."
-            )
-    return None
+async def warnings_of(route: Route) -> list[str]:
+    """Sentences about the settings of one queue at its broker; at most 2 s. Empty where it gives no answer."""
+    of_queue, of_deliveries = await asyncio.gather(_queue_warnings(route), _delivery_warning(route))
+    return [*of_queue, *of_deliveries]
+
+
+def kept_seconds(route: Route) -> float:
+    """How long a message may have to stay on the queue: ``ttl_seconds``, or without any WEEKEND_SECONDS, and
+    at least its longest lease and delay."""
+    policy = route.policy
+    waits = policy.ttl_seconds if policy.ttl_seconds is not None else WEEKEND_SECONDS
+    return max(waits, policy.lease_seconds, *policy.backoff_seconds)
+
+
+async def _queue_warnings(route: Route) -> Sequence[str]:
+    if isinstance(route.binding, WarnsOfQueues):
+        with contextlib.suppress(BabelgateError):
+            return await route.binding.queue_warnings(route.native, kept_seconds(route))
+    return ()
+
+
+async def _delivery_warning(route: Route) -> Sequence[str]:
+    if isinstance(route.binding, LimitsDeliveries):
+        with contextlib.suppress(BabelgateError):
+            limit = await route.binding.delivery_limit(route.native)
+            if limit is not None and limit.deliveries < route.policy.max_attempts:
+                return (
+                    f"The broker {route.broker!r} itself moves a message of the queue {route.queue!r} to "
+                    f"{limit.target!r} after {limit.deliveries} deliveries, so that max_attempts "
+                    f"{route.policy.max_attempts} of its route is never reached.",
+                )
+    return ()

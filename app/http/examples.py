@@ -100,6 +100,7 @@ _QUEUE: Json = {
         "max_keys": 1_000_000,
     },
 }
+_LOSSY = "The queue emails drops messages that are older than 3600 s (message-ttl)."
 _BROKER: Json = {"broker": "local", "required": True, "up": True, "circuit": "closed", "warnings": []}
 _METRICS = (
     "# HELP babelgate_queue_depth Ready messages.\n# TYPE babelgate_queue_depth gauge\nbabelgate_queue_depth 12\n"
@@ -156,7 +157,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "peek_messages": {"200": {"messages": [{"headers": {}, "envelope": ENVELOPE_EXAMPLE, "body_base64": None}]}},
     "list_queues": {"200": {"queues": [_QUEUE | {"source": "configured"}], "next_cursor": None}},
-    "get_queue": {"200": _QUEUE},
+    "get_queue": {"200": _QUEUE | {"warnings": [_LOSSY]}},
     "purge_queue": {"200": {"removed": 12, "matched": 12, "dry_run": False}},
     "list_brokers": {
         "200": {
@@ -227,6 +228,12 @@ _SPECIAL: dict[str, Json] = {
 
 _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "delay_too_long": ("/delay_seconds", "The broker local delays at most 3600 s.", {"maximum": 3600}),
+    "message_too_old": (
+        "/meta/created_at",
+        "The topic emails of the broker 'kafka' keeps messages for 3600 s after their created_at (retention.ms), "
+        "and this one is 7200 s old.",
+        {"maximum": 3600},
+    ),
     "lease_too_long": ("/lease_seconds", "The broker local leases at most 1500 s.", {"maximum": 1500}),
     "job_too_long": ("/job", "job has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "trace_id_too_long": ("/trace_id", "trace_id has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),

@@ -135,9 +135,7 @@ class IdempotencyKeysView(View):
     """Maximum number of keys kept at a time. Further publishes with a key are 503; beyond their caller's share, 429."""
 
 
-class QueueView(View):
-    """A queue: its counts, capabilities and policy."""
-
+class _QueueFacts(View):
     queue: str
     """The name of the queue in paths."""
     broker: str
@@ -161,7 +159,15 @@ class QueueView(View):
     idempotency: IdempotencyKeysView | None = Field(description="`null`: the queue does not support idempotency keys.")
 
 
-class ListedQueueView(QueueView):
+class QueueView(_QueueFacts):
+    """A queue: its counts, capabilities and policy."""
+
+    warnings: list[str]
+    """Settings of the queue with which its broker loses messages or moves them away, at most 30 seconds old. Empty also
+    where the gateway may not ask the broker."""
+
+
+class ListedQueueView(_QueueFacts):
     """A queue of the list."""
 
     source: Literal["configured", "broker", "process"] = Field(

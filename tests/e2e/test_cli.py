@@ -608,6 +608,15 @@ default: {broker: rabbit, profile: ojs}
             "ordering_key": "refuse",
         }
 
+    @pytest.mark.parametrize(
+        "auth", ["", "auth: {tokens: [{name: a, sha256: %s, rights: {'*': [send]}}]}" % ("0" * 64)]
+    )
+    def test_with_strict_a_warning_is_an_error(self, check, auth):
+        for options in ((), ("--json",)):
+            plain, strict = check(auth, *options), check(auth, *options, "--strict")
+            assert (plain.returncode, strict.returncode) == (0, 0 if auth else 1)
+            assert (strict.stdout, strict.stderr) == (plain.stdout, plain.stderr)
+
     def test_offline_connects_to_nothing(self, check, tmp_path):
         done = check(self.CONFIG % tmp_path, "--offline")
         assert (done.returncode, b"not available" in done.stderr) == (0, False)

@@ -204,7 +204,7 @@ CACHES = [
         "app.brokers.kafka.admin._topics",
         "topics",
         "Kafka broker",
-        lambda n: (_text(n, 249), Topic(_text(n, 249), 1_000 + n, 10**9 + n, n.to_bytes(16))),
+        lambda n: (_text(n, 249), Topic(_text(n, 249), 1_000 + n, 10**9 + n, n.to_bytes(16), 10**12 + n)),
     ),
     Remembered("app.brokers.kafka.emptiness._progress", "partitions of others", "Kafka broker", _progress),
     Remembered("app.brokers.kafka.retry._watched", "used queues", "Kafka broker", _queue),

@@ -20,6 +20,7 @@ _OPTIONAL = (
     "purge_dead",
     "queues",
     "delivery_limit",
+    "queue_warnings",
 )
 
 

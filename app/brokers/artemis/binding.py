@@ -20,6 +20,7 @@ from app.brokers.artemis.message import encode, read
 from app.brokers.artemis.projection import projected
 from app.brokers.artemis.receive import ArtemisReceiver
 from app.brokers.artemis.url import ArtemisSettings, settings_of
+from app.brokers.artemis.warnings import queue_warnings
 from app.brokers.binding import (
     DeadRecord,
     Delivery,
@@ -71,7 +72,8 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Ar
 class ArtemisBinding:
     """One broker, and two connections: what a lost confirm does to one of them leaves the deliveries of the other.
 
-    Also Outstanding, Proves, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries and Projects.
+    Also Outstanding, Proves, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries, WarnsOfQueues
+    and Projects.
     """
 
     lists_foreign = True
@@ -125,6 +127,17 @@ class ArtemisBinding:
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """``max-delivery-attempts`` and ``dead-letter-address`` of the queue, where the broker may be asked."""
         return await within(WARNINGS_SECONDS, self.name, self._management.delivery_limit(queue.name))
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Of the queue and its dead letters, where the broker may be asked. Any limit of time is warned of, because an
+        address has none by itself."""
+
+        async def asked() -> Sequence[str]:
+            names = queue.name, queue.name + _DEAD_SUFFIX
+            found = await asyncio.gather(*(queue_warnings(self._management, name) for name in names))
+            return [text for each in found for text in each]
+
+        return await within(WARNINGS_SECONDS, self.name, asked())
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Durable messages, sent without waiting for each other's confirm."""

@@ -127,12 +127,21 @@ class ArtemisManagement:
 
     async def delivery_limit(self, queue: str) -> DeliveryLimit | None:
         """The limit of deliveries in the settings of the address ``queue``; also None without a limit."""
-        found = await self._call("broker", json.dumps([queue]), _AMQ_OperationName="getAddressSettingsAsJSON")
-        if found is None or not found[0]:
+        settings = await self.address_settings(queue)
+        if settings is None:
             return None
-        settings = json.loads(found[1])
         deliveries = settings.get("maxDeliveryAttempts", _DEFAULT_DELIVERIES)
         return DeliveryLimit(deliveries, settings.get("deadLetterAddress") or _NOWHERE) if deliveries > 0 else None
+
+    async def address_settings(self, queue: str) -> Mapping[str, Any] | None:
+        """The settings of the address ``queue``, by their names in the broker's API."""
+        found = await self._call("broker", json.dumps([queue]), _AMQ_OperationName="getAddressSettingsAsJSON")
+        return None if found is None or not found[0] else dict(json.loads(found[1]))
+
+    async def attribute(self, queue: str, name: str) -> Any:
+        """An attribute of ``queue``; also None where the queue does not exist."""
+        found = await self._call(f"queue.{queue}", "[]", _AMQ_Attribute=name)
+        return None if found is None or not found[0] else found[1]
 
     async def is_persistent(self) -> bool | None:
         """Whether the broker stores messages on its disk."""

@@ -41,17 +41,19 @@ _ATTEMPT_SECONDS = 2.0
 
 _TOPICS_BYTES = 16 * 1024 * 1024
 _TOPIC_BYTES = 800
-"""Of a topic beside the characters of its name: these once more, two numbers and two objects."""
+"""Of a topic beside the characters of its name: these once more, three numbers and two objects."""
 
 
 class Topic(Struct, frozen=True):
     """A topic that exists. ``max_bytes``: its ``max.message.bytes``; None where the credentials may not read it.
-    ``id``: 16 bytes. A topic that is deleted and created again has another one."""
+    ``id``: 16 bytes. A topic that is deleted and created again has another one. ``kept_ms``: for how long after its
+    date a record is kept; None: without end, or not known."""
 
     name: str
     partitions: int
     max_bytes: int | None
     id: bytes
+    kept_ms: int | None = None
 
 
 class KafkaAdmin:
@@ -217,9 +219,24 @@ class KafkaAdmin:
             await within(self.timeout_seconds, self.broker, asyncio.to_thread(self._list_topics, self.timeout_seconds))
         )
 
-    async def warnings(self, queues: Sequence[KafkaQueue] = ()) -> list[str]:
-        """Settings of the topics of ``queues`` that endanger what was confirmed; at most 2 s."""
-        return await within(WARNINGS_SECONDS, self.broker, self._warnings(queues))
+    async def settings_of(self, *names: str) -> dict[str, dict[str, str]]:
+        """The settings of topics, without those that do not exist, and without those that may not be read."""
+        kind = ConfigResource.Type.TOPIC
+        asked = self._admin.describe_configs(
+            [ConfigResource(kind, name) for name in names], request_timeout=self.timeout_seconds
+        )
+        found = {}
+        for resource, answer in await self._answers(asked):
+            if not isinstance(answer, BaseException):
+                found[resource.name] = {key: entry.value for key, entry in answer.items()}
+            elif not isinstance(error := translate(answer, self.broker, written=False), BrokerRejected):
+                raise error from None
+        return found
+
+    async def copies(self, name: str) -> int:
+        """The fewest replicas of a partition of a topic."""
+        asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=WARNINGS_SECONDS)[name]
+        return min(len(each.replicas) for each in (await self._answer(asked, WARNINGS_SECONDS)).partitions)
 
     @property
     def _admin(self) -> AdminClient:
@@ -247,21 +264,14 @@ class KafkaAdmin:
             if error.args[0].code() in MISSING_TOPIC:
                 return None
             raise translate(error, self.broker, written=False) from None
-        setting = (await self._settings_of(name)).get("max.message.bytes")
+        settings = (await self.settings_of(name)).get(name, {})
+        setting = settings.get("max.message.bytes")
         limit = None if setting is None else int(setting)
         if limit is not None:
             self.least_max_bytes = min(self.least_max_bytes, limit)
-        return Topic(name, len(described.partitions), limit, _id_of(described))
-
-    async def _settings_of(self, name: str) -> dict[str, str]:
-        """The settings of a topic; empty where the credentials may not read them."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        try:
-            asked = self._admin.describe_configs([resource], request_timeout=self.timeout_seconds)[resource]
-            found = await self._answer(asked, self.timeout_seconds)
-        except BrokerRejected:
-            return {}
-        return {key: entry.value for key, entry in found.items()}
+        dated = settings.get("message.timestamp.type") != "LogAppendTime"
+        kept = kept_ms(settings) if dated else None
+        return Topic(name, len(described.partitions), limit, _id_of(described), kept)
 
     async def _create(self, queue: KafkaQueue, name: str, settings: Mapping[str, str]) -> Topic:
         config = dict(settings)
@@ -296,26 +306,6 @@ class KafkaAdmin:
             await asyncio.sleep(_FLUSHED)
         return made
 
-    async def _warnings(self, queues: Sequence[KafkaQueue]) -> list[str]:
-        found = []
-        for queue in queues:
-            settings = await self._settings_of(queue.name)
-            if not settings:
-                continue
-            names = TopicCollection([queue.name])
-            asked = self._admin.describe_topics(names, request_timeout=WARNINGS_SECONDS)[queue.name]
-            described = await self._answer(asked, WARNINGS_SECONDS)
-            copies = min(len(each.replicas) for each in described.partitions)
-            if copies == 1:
-                found.append(f"The topic {queue.name} has one replica: the loss of one broker loses its messages.")
-            elif settings.get("min.insync.replicas") == "1":
-                found.append(
-                    f"The topic {queue.name} has min.insync.replicas=1: a message may be confirmed by one broker alone."
-                )
-            if "delete" not in settings.get("cleanup.policy", "delete"):
-                found.append(f"The topic {queue.name} is compacted: a message replaces the ones before with its key.")
-        return found
-
     async def _answers(
         self, asked: Mapping[Any, Future[Any]], *, written: bool = False
     ) -> list[tuple[Any, Any | BaseException]]:
@@ -344,6 +334,17 @@ def _id_of(described: Any) -> bytes:
     # Both are signed.
     halves = found.get_most_significant_bits(), found.get_least_significant_bits()
     return b"".join(int(each).to_bytes(8, signed=True) for each in halves)
+
+
+def kept_ms(settings: Mapping[str, str]) -> int | None:
+    """For how long a topic with these settings keeps records; None: without end, or not known."""
+    retention = int(settings.get("retention.ms", -1))
+    return retention if retention >= 0 and deletes(settings) else None
+
+
+def deletes(settings: Mapping[str, str]) -> bool:
+    """Whether a topic with these settings deletes old records, and not only those that were replaced."""
+    return "delete" in settings.get("cleanup.policy", "delete")
 
 
 async def _awaited(future: asyncio.Future[Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from app.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
-from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS
+from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.consumer import GroupConsumer
@@ -27,6 +27,7 @@ from app.brokers.kafka.share import ShareConsumer
 from app.brokers.kafka.share_group import PREVIEW
 from app.brokers.kafka.share_topic import MARGIN_SECONDS
 from app.brokers.kafka.url import KafkaSettings, settings_of
+from app.brokers.kafka.warnings import queue_warnings
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeWrite
 from app.clock import Clock
@@ -37,8 +38,6 @@ _MAX_LEASE_SECONDS = 43_200
 """12 hours, ours: a record of a partition can be leased without end."""
 
 _MAX_BATCH = 500
-_MAX_WARNED = 100
-"""The most queues in use whose settings are looked at for warnings."""
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> KafkaBinding:
@@ -52,8 +51,8 @@ def _queue(queue: NativeQueue) -> KafkaQueue:
 
 
 class KafkaBinding:
-    """One cluster. Also Outstanding, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, Projects and
-    Reinjects."""
+    """One cluster. Also Outstanding, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, WarnsOfQueues,
+    Projects and Reinjects."""
 
     lists_foreign = True
 
@@ -61,7 +60,6 @@ class KafkaBinding:
         self.name = name
         self.timeout_seconds = timeout_seconds
         self._clock = clock
-        self._used: dict[str, KafkaQueue] = {}
         self._admin = KafkaAdmin(name, settings.client, timeout_seconds)
         self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
         self._reader = KafkaReader(name, settings.client, timeout_seconds)
@@ -127,9 +125,13 @@ class KafkaBinding:
         await self._admin.probe(PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
-        """Settings of the topics in use that endanger what was confirmed, and that share groups are a preview."""
-        found = await self._admin.warnings(list(self._used.values()))
-        return [PREVIEW, *found] if self._shares else found
+        """That share groups are a preview, where a route uses one."""
+        return [PREVIEW] if self._shares else []
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Of the topic, its retry tiers and its dead letters. A retention is warned of below ``kept_seconds`` only, as
+        Kafka deletes records after seven days by default."""
+        return await within(WARNINGS_SECONDS, self.name, queue_warnings(self._admin, _queue(queue), kept_seconds))
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write to the topic, or to the smallest retry tier that is long enough; confirmed by all replicas in sync."""
@@ -242,8 +244,6 @@ class KafkaBinding:
 
     def _use(self, queue: NativeQueue) -> KafkaQueue:
         target = _queue(queue)
-        if target.name not in self._used and len(self._used) < _MAX_WARNED:
-            self._used[target.name] = target
         self._reinjector.watch(target)
         return target
 

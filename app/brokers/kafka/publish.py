@@ -17,7 +17,14 @@ from app.brokers.kafka.errors import translate
 from app.brokers.kafka.message import Written, parked, record_of, room_of, unparked
 from app.brokers.kafka.options import KafkaQueue
 from app.clock import Clock
-from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from app.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerRejected,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    UnsupportedByBroker,
+)
 from app.runtime import turns
 from app.runtime.cache import Cache
 
@@ -275,6 +282,8 @@ class KafkaPublisher:
                 topics[each.topic] = found
             if isinstance(found, BabelgateError):
                 outcomes[position] = found
+            elif (old := self._too_old(each, found, now)) is not None:
+                outcomes[position] = old
             elif (limit := _limit(each, found)) is not None and len(each.value or b"") > limit:
                 outcomes[position] = BodyTooLarge(actual=len(each.value or b""), limit=limit)
             else:
@@ -287,6 +296,19 @@ class KafkaPublisher:
                     assert not isinstance(found, BabelgateError)
                     outcomes[position] = self._error(record, found, result)
         return outcomes
+
+    def _too_old(self, record: Written, topics: Sequence[Topic], now_ms: int) -> BabelgateError | None:
+        """The error for a record that its topic would delete at its next clean-up, because of its date."""
+        if not record.timestamp:
+            return None
+        kept = next((each.kept_ms for each in topics if each.name == record.topic), None)
+        if kept is None or record.timestamp > now_ms - kept:
+            return None
+        reason = (
+            f"The topic {record.topic} of the broker {self._broker!r} keeps messages for {kept / 1000:g} s after their "
+            f"created_at (retention.ms), and this one is {(now_ms - record.timestamp) / 1000:g} s old."
+        )
+        return UnsupportedByBroker("message_too_old", "/meta/created_at", reason, maximum=kept / 1000)
 
     def _error(self, record: Written, topics: Sequence[Topic], error: KafkaError | BabelgateError) -> BabelgateError:
         # It may have been deleted, or its settings have changed.

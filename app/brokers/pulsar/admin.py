@@ -1,9 +1,10 @@
-"""Counts of topics, from the admin interface of the cluster: https://pulsar.apache.org/admin-rest-api/?version=4.0.0"""
+"""Counts and policies of topics, by the admin interface: https://pulsar.apache.org/admin-rest-api/?version=4.0.0"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
@@ -15,6 +16,8 @@ from app.errors import BrokerUnavailable
 
 _ABSENT = 404
 _DENIED = (401, 403)
+
+Answer = TypeVar("Answer")
 
 
 class TopicCounts(NamedTuple):
@@ -28,6 +31,15 @@ class TopicCounts(NamedTuple):
     oldest_ms: int = 0
 
 
+class TopicLosses(NamedTuple):
+    """After how many seconds a topic drops what is not acknowledged (0: never), beyond which backlog quotas it does,
+    and after how many idle seconds a subscription is deleted with its backlog (0: never)."""
+
+    ttl_seconds: int = 0
+    evicting_quotas: Sequence[str] = ()
+    subscription_seconds: int = 0
+
+
 class PulsarAdmin:
     """The admin interface at ``admin_url``. Every answer is None where there is none, or it is denied."""
 
@@ -37,11 +49,19 @@ class PulsarAdmin:
 
     async def counts(self, topic: str) -> TopicCounts | None:
         """The counts of ``topic``; zeros for one that does not exist. Raises BrokerUnavailable."""
-        if self._client.settings.admin_url is None:
-            return None
+        return await self._asked(self._counts(topic))
+
+    async def losses(self, topic: str) -> TopicLosses | None:
+        """What the policies of ``topic``, its namespace and the broker make it lose. Raises BrokerUnavailable."""
+        return await self._asked(self._losses(topic))
+
+    async def _asked(self, call: Coroutine[Any, Any, Answer | None]) -> Answer | None:
         client = self._client
+        if client.settings.admin_url is None:
+            call.close()
+            return None
         try:
-            return await within(client.timeout_seconds, client.broker, self._counts(topic))
+            return await within(client.timeout_seconds, client.broker, call)
         except BrokerUnavailable:
             raise
         except Exception as error:
@@ -74,6 +94,31 @@ class PulsarAdmin:
             max(found.get("earliestMsgPublishTimeInBacklog", 0), 0),
         )
 
+    async def _losses(self, topic: str) -> TopicLosses | None:
+        name = topic.removeprefix("persistent://")
+        namespace = f"namespaces/{name.rpartition('/')[0]}"
+        # As they apply: the policy of the topic, else that of its namespace, else the setting of the broker. A missing
+        # topic has no policies.
+        ttl, quotas, expiration = await asyncio.gather(
+            self._policy(f"persistent/{name}/messageTTL?applied=true", f"{namespace}/messageTTL"),
+            self._policy(f"persistent/{name}/backlogQuotaMap?applied=true", f"{namespace}/backlogQuotaMap"),
+            self._policy(f"{namespace}/subscriptionExpirationTime"),
+        )
+        evicted = [
+            str(kind)
+            for kind, quota in (quotas or {}).items()
+            if quota.get("policy") == "consumer_backlog_eviction" and _is_limited(quota)
+        ]
+        return TopicLosses(ttl or 0, evicted, (expiration or 0) * 60)
+
+    async def _policy(self, *paths: str) -> Any:
+        """The value of a policy, by the first path that exists; None where there is none, or it is denied."""
+        for path in paths:
+            answer = await self._get(path)
+            if answer.status_code != _ABSENT:
+                return answer.json() if answer.is_success and answer.content else None
+        return None
+
     async def _get(self, path: str) -> httpx.Response:
         settings = self._client.settings
         if self._http is None:
@@ -82,3 +127,8 @@ class PulsarAdmin:
         method, secret = await self._client.credentials()
         headers = {"Authorization": f"Bearer {secret.decode()}"} if method == "token" else {}
         return await self._http.get(f"{settings.admin_url}/admin/v2/{path}", headers=headers)
+
+
+def _is_limited(quota: Mapping[str, Any]) -> bool:
+    """A quota without a limit is the broker's default."""
+    return any(quota.get(limit, -1) > 0 for limit in ("limit", "limitSize", "limitTime"))

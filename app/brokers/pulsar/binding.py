@@ -7,16 +7,16 @@ subscription acknowledges a message that stands alone, by its id. https://pulsar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from app import envelope
 from app.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
-from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, finished, within
+from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.pulsar.admin import PulsarAdmin
+from app.brokers.pulsar.admin import PulsarAdmin, TopicLosses
 from app.brokers.pulsar.browse import PulsarBrowser
 from app.brokers.pulsar.client import PARTITION, PulsarClient
 from app.brokers.pulsar.consumer import Handle
@@ -49,6 +49,17 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Pu
 
 def _queue(queue: NativeQueue) -> PulsarQueue:
     return queue.options_as(PulsarQueue)
+
+
+def _warnings(topic: str, losses: TopicLosses) -> Iterator[str]:
+    if losses.ttl_seconds:
+        yield f"The topic {topic} drops messages that are not acknowledged after {losses.ttl_seconds} s (message TTL)."
+    for quota in losses.evicting_quotas:
+        why = f"({quota}, consumer_backlog_eviction)"
+        yield f"The topic {topic} drops its oldest messages beyond its backlog quota {why}."
+    if losses.subscription_seconds:
+        seconds = f"{losses.subscription_seconds} s"
+        yield f"A subscription of the topic {topic} is deleted with its messages when nobody used it for {seconds}."
 
 
 class PulsarBinding:
@@ -126,8 +137,25 @@ class PulsarBinding:
             raise translate(error, self.name, written=False) from error
 
     async def warnings(self) -> Sequence[str]:
-        """None: a broker confirms what its bookies have stored."""
+        """None: a broker confirms what its bookies have stored. See :meth:`queue_warnings`."""
         return ()
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Of the topic and its dead letters, by the admin interface. Any limit of time is warned of, as a namespace has
+        none by itself."""
+        target = _queue(queue)
+
+        async def asked() -> Sequence[str]:
+            topics = target.topic, target.dead.topic
+            found = await asyncio.gather(*map(self._admin.losses, topics))
+            return [
+                text
+                for topic, each in zip(topics, found, strict=True)
+                if each is not None
+                for text in _warnings(topic, each)
+            ]
+
+        return await within(WARNINGS_SECONDS, self.name, asked())
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Each message by itself, all in flight together."""

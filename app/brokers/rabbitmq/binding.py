@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
-from app.brokers.bounded import PING_SECONDS
+from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.connect import ConnectPause
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
@@ -32,9 +32,10 @@ from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage, Topology
 from app.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from app.brokers.rabbitmq.receive import QueueReceivers
 from app.brokers.rabbitmq.settle import ChannelSettler
-from app.brokers.rabbitmq.stats import MAX_WARNED_QUEUES, StatsChannel, warnings_of
+from app.brokers.rabbitmq.stats import StatsChannel
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.brokers.rabbitmq.url import ConnectionParameters, parameters_of
+from app.brokers.rabbitmq.warnings import queue_warnings, warnings_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 from app.runtime import turns
@@ -80,7 +81,7 @@ def _queue(queue: NativeQueue) -> RabbitQueue:
 
 
 class RabbitBinding:
-    """A virtual host. Also Outstanding, Proves, PublishesDeadLetters, Purges, DeadStore and Lists.
+    """A virtual host. Also Outstanding, Proves, PublishesDeadLetters, Purges, DeadStore, Lists and WarnsOfQueues.
 
     Not Peeks: AMQP cannot read a message without taking it. Dead letters are taken when listed, and requeued.
     """
@@ -113,7 +114,6 @@ class RabbitBinding:
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
         self._publisher = ConfirmedPublisher(publishing, Declarer(publishing, locks), timeout_seconds, nacks)
-        self._used: dict[str, RabbitQueue] = {}
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.rabbitmq.options.queue_of`."""
@@ -157,12 +157,21 @@ class RabbitBinding:
             raise
 
     async def warnings(self) -> Sequence[str]:
-        """Warnings about the server and, with the management API, about the queues in use."""
-        return await warnings_of(self._publish_connection, self._management, list(self._used.values()))
+        """Warnings about the server."""
+        return await warnings_of(self._publish_connection)
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Warnings about the arguments and policies of the queue and of its dead letters; none without the management
+        API. Any limit of time is warned of, because a queue has none by itself."""
+        if self._management is None:
+            return ()
+        profile, version = _queue(queue).profile, self._publish_connection.server_version
+        warnings = queue_warnings(self._management, [profile.queue, profile.dead_queue], version)
+        return await within(WARNINGS_SECONDS, self.name, warnings)
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Publish persistent, mandatory messages in one write, and wait for their confirms."""
-        target = self._use(queue)
+        target = _queue(queue)
         return await self._write(messages, target.profile.message, target.profile.topology, target.declare)
 
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
@@ -183,7 +192,7 @@ class RabbitBinding:
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Publish to the dead-letter queue; otherwise like :meth:`publish`."""
-        target = self._use(queue)
+        target = _queue(queue)
         return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)
 
     async def _write(
@@ -217,7 +226,7 @@ class RabbitBinding:
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """The ready messages; without any, a consumer waits, and ends shortly after the last waiting caller."""
-        return await self._receivers.reserve(self._use(queue), limit, wait_seconds)
+        return await self._receivers.reserve(_queue(queue), limit, wait_seconds)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """Ack in one write; returns when the broker has read it, OutcomeUnknown where that stays open."""
@@ -283,12 +292,6 @@ class RabbitBinding:
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
         """Remove all records, or those at the head that are older than ``before_ms``."""
         return await self._dead_letters.purge(_queue(queue).profile, before_ms)
-
-    def _use(self, queue: NativeQueue) -> RabbitQueue:
-        target = _queue(queue)
-        if len(self._used) < MAX_WARNED_QUEUES:
-            self._used[queue.name] = target
-        return target
 
 
 def _size(message: Outgoing) -> int:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from app.brokers.rabbitmq.url import ManagementEndpoint
+from app.jsontext import is_number
 from app.observe.logs import get_logger
 
 TIMEOUT_SECONDS = 2.0
@@ -17,6 +18,8 @@ TIMEOUT_SECONDS = 2.0
 log = get_logger("babelgate.rabbitmq")
 
 Answer = TypeVar("Answer")
+
+LENGTH_LIMITS = ("max-length", "max-length-bytes")
 
 _UP = frozenset({"running", "flow", "idle"})
 
@@ -30,6 +33,7 @@ class QueueCounts(Struct, frozen=True):
     name: str
     type: str = "classic"
     durable: bool = True
+    auto_delete: bool = False
     arguments: Mapping[str, Any] = {}
     effective_policy_definition: Mapping[str, Any] | Sequence[Any] | None = None
     state: str = "running"
@@ -40,19 +44,33 @@ class QueueCounts(Struct, frozen=True):
     @property
     def has_dead_letter_exchange(self) -> bool:
         """Whether its arguments or a policy set a dead-letter exchange."""
-        policy = self.effective_policy_definition
-        return "x-dead-letter-exchange" in self.arguments or (
-            isinstance(policy, Mapping) and "dead-letter-exchange" in policy
-        )
+        return self._setting("dead-letter-exchange") is not None
+
+    @property
+    def overflow(self) -> object:
+        """What becomes of messages beyond a length limit."""
+        return self._setting("overflow") or "drop-head"
 
     @property
     def rejects_beyond_limit(self) -> bool:
         """Whether its arguments or a policy set a length limit with which the queue rejects further messages."""
-        policy = self.effective_policy_definition if isinstance(self.effective_policy_definition, Mapping) else {}
-        limits = ("max-length", "max-length-bytes")
-        limited = any(f"x-{limit}" in self.arguments or limit in policy for limit in limits)
-        overflow = self.arguments.get("x-overflow") or policy.get("overflow")
-        return self.state in _UP and limited and overflow in ("reject-publish", "reject-publish-dlx")
+        limited = any(self.number(limit) is not None for limit in LENGTH_LIMITS)
+        return self.state in _UP and limited and self.overflow in ("reject-publish", "reject-publish-dlx")
+
+    def number(self, name: str) -> int | None:
+        """A limit, without the ``x-`` of its argument: the smaller one of the arguments' and the policies', where a
+        negative one is none."""
+        found = [int(each) for each in self._given(name) if is_number(each)]
+        return (max if min(found, default=0) < 0 else min)(found, default=None)
+
+    def _setting(self, name: str) -> object:
+        """A setting that is no limit: the arguments come before the policies. None: neither has it."""
+        return next((each for each in self._given(name) if each is not None), None)
+
+    def _given(self, name: str) -> tuple[object, object]:
+        """https://www.rabbitmq.com/docs/parameters#combining-policy-definitions"""
+        policy = self.effective_policy_definition
+        return self.arguments.get(f"x-{name}"), policy.get(name) if isinstance(policy, Mapping) else None
 
 
 class _QueueName(Struct, frozen=True):

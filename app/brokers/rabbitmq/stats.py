@@ -1,4 +1,4 @@
-"""Counts messages, pings the server, purges queues, and warns about the set-up of a server and its queues."""
+"""Counts messages, pings the server, and purges queues."""
 
 from __future__ import annotations
 
@@ -7,42 +7,17 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
+from aiormq.exceptions import ChannelNotFoundEntity
 
 from app.brokers.bounded import within
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.connection import AmqpConnection
-from app.brokers.rabbitmq.delays import LOST
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.isolation import IsolatedChannels, purged
-from app.brokers.rabbitmq.management import ManagementClient
-from app.brokers.rabbitmq.options import RabbitQueue
 from app.errors import BabelgateError, OutcomeUnknown
 
 Answer = TypeVar("Answer")
-
-CONFIRMED_HOPS = (3, 10)
-"""Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
-
-MAX_WARNED_QUEUES = 50
-"""How many of the queues in use are checked."""
-_WARNINGS_SECONDS = 1.8
-
-_OLD = (
-    "RabbitMQ {version} moves delayed messages between queues without confirms, so that a crash can lose one. "
-    "3.10 and newer use confirms."
-)
-_LOST = (
-    "{count} delayed messages are in the queue {queue}: when they were due, their queue was no longer bound to the "
-    "exchange babelgate.delay.done."
-)
-_BLOCKED = "The server blocks publishers: {reason}."
-_DROPS = (
-    "The quorum queue {queue} has no dead-letter exchange: a message that reaches its delivery limit "
-    "(x-delivery-limit) is dropped."
-)
-_TRANSIENT = "The queue {queue} is not durable: its messages are lost when the server restarts."
 
 
 class StatsChannel:
@@ -105,53 +80,3 @@ async def _count(queue: str, channel: Channel) -> int:
         return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
     except ChannelNotFoundEntity:
         return 0
-
-
-async def warnings_of(
-    connection: AmqpConnection, management: ManagementClient | None, queues: Iterable[RabbitQueue]
-) -> list[str]:
-    """Warnings about the server and ``queues``, as sentences; at most 2 s, then without the rest.
-
-    Queues are checked only with the management API, at most 50 of them.
-    """
-    found: list[str] = []
-    if (reason := connection.blocked) is not None:
-        found.append(_BLOCKED.format(reason=reason))
-    try:
-        async with asyncio.timeout(_WARNINGS_SECONDS):
-            found += await _on_delays(connection)
-            if management is not None:
-                names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:MAX_WARNED_QUEUES]
-                for warnings in await asyncio.gather(*(_on_queue(management, name) for name in names)):
-                    found += warnings
-    except (TimeoutError, BabelgateError):
-        # Other checks report a server that does not answer.
-        pass
-    return found
-
-
-async def _on_delays(connection: AmqpConnection) -> list[str]:
-    await connection.open()
-    version = connection.server_version
-    found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
-    channel = await connection.channel()
-    try:
-        declared = await channel.rpc.queue_declare(LOST, passive=True)
-        if declared.message_count:
-            found.append(_LOST.format(count=declared.message_count, queue=LOST))
-    except AMQPError:
-        # The queue is missing: no message was ever delayed here.
-        pass
-    finally:
-        await channel.close()
-    return found
-
-
-async def _on_queue(management: ManagementClient, name: str) -> list[str]:
-    counts = await management.counts(name)
-    if counts is None:
-        return []
-    found = [] if counts.durable else [_TRANSIENT.format(queue=name)]
-    if counts.type == "quorum" and not counts.has_dead_letter_exchange:
-        found.append(_DROPS.format(queue=name))
-    return found

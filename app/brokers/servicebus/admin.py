@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -29,6 +31,16 @@ class EntityCounts(NamedTuple):
     dead: int
 
 
+class EntityLimits(NamedTuple):
+    """The limits of a queue: after how many deliveries, and after how many seconds in the queue, a message is moved or
+    dropped, whether it is ``kept_dead`` then, and after how many idle seconds the queue is deleted."""
+
+    max_delivery_count: int | None
+    message_seconds: float
+    kept_dead: bool
+    idle_seconds: float
+
+
 class ServiceBusAdmin:
     """The descriptions of the queues of one namespace. Every answer is None where it is denied."""
 
@@ -53,14 +65,20 @@ class ServiceBusAdmin:
 
         return await self._call(read)
 
-    async def max_delivery_count(self, name: str) -> int | None:
-        """After how many deliveries Service Bus itself moves a message of the queue; None if it does not exist."""
+    async def settings(self, name: str) -> EntityLimits | None:
+        """The settings of the queue ``name``; also None if it does not exist."""
 
-        async def read(client: ServiceBusAdministrationClient) -> int | None:
+        async def read(client: ServiceBusAdministrationClient) -> EntityLimits | None:
             try:
-                return (await client.get_queue(name)).max_delivery_count
+                found = await client.get_queue(name)
             except ResourceNotFoundError:
                 return None
+            return EntityLimits(
+                found.max_delivery_count,
+                _seconds(found.default_message_time_to_live),
+                bool(found.dead_lettering_on_message_expiration),
+                _seconds(found.auto_delete_on_idle),
+            )
 
         return await self._call(read)
 
@@ -116,6 +134,11 @@ class ServiceBusAdmin:
                 self._connections.namespace()
                 self._client = ServiceBusAdministrationClient(settings.host, self._connections.credential, **how)
         return self._client
+
+
+def _seconds(given: timedelta | str | None) -> float:
+    """Infinite without a limit. The library gives a text only for a duration that it does not read."""
+    return given.total_seconds() if isinstance(given, timedelta) else math.inf
 
 
 class _Redirected(AioHttpTransport):  # type: ignore[misc]  # the library has no types for it

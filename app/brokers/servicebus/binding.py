@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, wi
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.servicebus.admin import ServiceBusAdmin
+from app.brokers.servicebus.admin import EntityLimits, ServiceBusAdmin
 from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, description_of
 from app.brokers.servicebus.errors import translate
@@ -77,9 +77,18 @@ def _queue(queue: NativeQueue) -> ServiceBusQueue:
     return queue.options_as(ServiceBusQueue)
 
 
+def _warnings(name: str, settings: EntityLimits, kept_seconds: float) -> Iterator[str]:
+    if settings.message_seconds < kept_seconds and not settings.kept_dead:
+        seconds = f"{settings.message_seconds:g} s (DefaultMessageTimeToLive)"
+        yield f"The queue {name} drops messages after {seconds}: DeadLetteringOnMessageExpiration keeps them."
+    if settings.idle_seconds < kept_seconds:
+        seconds = f"{settings.idle_seconds:g} s (AutoDeleteOnIdle)"
+        yield f"The queue {name} is deleted with its messages when it was not used for {seconds}."
+
+
 class ServiceBusBinding:
     """One namespace. Also Outstanding, Proves, Peeks, Purges, DeadLetters, PublishesDeadLetters, DeadStore, Lists,
-    LimitsDeliveries and Projects."""
+    LimitsDeliveries, WarnsOfQueues and Projects."""
 
     lists_foreign = True
 
@@ -157,14 +166,32 @@ class ServiceBusBinding:
         await within(PING_SECONDS, self.name, self._probe())
 
     async def warnings(self) -> Sequence[str]:
-        """None: the service keeps every message on several disks. See :meth:`delivery_limit`."""
+        """None: the service keeps every message on several disks. See :meth:`queue_warnings`."""
         return ()
 
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """``MaxDeliveryCount`` of the queue, where the credentials may read it."""
         target = _queue(queue)
-        count = await within(WARNINGS_SECONDS, self.name, self._admin.max_delivery_count(target.name))
+        found = await within(WARNINGS_SECONDS, self.name, self._admin.settings(target.name))
+        count = None if found is None else found.max_delivery_count
         return None if count is None else DeliveryLimit(count, target.name + NATIVE_DEAD)
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Of the queue and of its dead letters, where the credentials may read their settings: what keeps messages for
+        less than ``kept_seconds``."""
+        target = _queue(queue)
+        names = target.name, target.name + DEAD_SUFFIX
+
+        async def asked() -> Sequence[str]:
+            found = await asyncio.gather(*map(self._admin.settings, names))
+            return [
+                text
+                for name, each in zip(names, found, strict=True)
+                if each is not None
+                for text in _warnings(name, each, kept_seconds)
+            ]
+
+        return await within(WARNINGS_SECONDS, self.name, asked())
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Batches, as many messages in each as its link takes."""

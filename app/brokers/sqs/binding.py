@@ -27,6 +27,7 @@ from app.brokers.sqs.settle import MAX_LEASE_SECONDS, SqsSettler
 from app.brokers.sqs.url import SqsSettings, settings_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected, ConfigError
+from app.jsontext import digits
 from app.runtime import turns
 
 _MAX_DELAY_SECONDS = 900
@@ -46,6 +47,9 @@ _COUNTS = (
 )
 _MAX_LISTED = 10_000
 
+_MAX_RETENTION_SECONDS = 1_209_600
+"""https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQueueAttributes.html"""
+
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> SqsBinding:
     """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
@@ -58,7 +62,8 @@ def _queue(queue: NativeQueue) -> SqsQueue:
 
 
 class SqsBinding:
-    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries and Projects."""
+    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries, WarnsOfQueues and
+    Projects."""
 
     lists_foreign = True
 
@@ -115,7 +120,7 @@ class SqsBinding:
         await self._client.ping()
 
     async def warnings(self) -> Sequence[str]:
-        """None: Amazon keeps every message in several data centres. See :meth:`delivery_limit`."""
+        """None: Amazon keeps every message in several data centres. See :meth:`queue_warnings`."""
         return ()
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
@@ -191,6 +196,21 @@ class SqsBinding:
         """That of the redrive policy of the queue."""
         return await within(WARNINGS_SECONDS, self.name, self._delivery_limit(_queue(queue)))
 
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """``MessageRetentionPeriod`` of the queue and of its dead letters, if it is below ``kept_seconds`` and can be
+        longer."""
+        target = _queue(queue)
+
+        async def asked() -> Sequence[str]:
+            found = await asyncio.gather(self._retention(target), self._retention(target.dead))
+            return [
+                f"Amazon SQS drops messages of the queue {each.name} after {seconds} s (MessageRetentionPeriod)."
+                for each, seconds in zip((target, target.dead), found, strict=True)
+                if seconds is not None and seconds < min(kept_seconds, _MAX_RETENTION_SECONDS)
+            ]
+
+        return await within(WARNINGS_SECONDS, self.name, asked())
+
     async def purge(self, queue: NativeQueue) -> int:
         """``PurgeQueue``; leased messages are removed, too. Raises PurgeInProgress within 60 s of the last one."""
         return await self._purge(_queue(queue))
@@ -216,17 +236,24 @@ class SqsBinding:
         return await self._purge(dead)
 
     async def _delivery_limit(self, queue: SqsQueue) -> DeliveryLimit | None:
-        url = await self._client.existing_url(queue)
-        if url is None:
-            return None
-        answer = await self._client.call(
-            "GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=["RedrivePolicy"]
-        )
         try:
-            policy = json.loads(answer["Attributes"]["RedrivePolicy"])
+            policy = json.loads((await self._attributes(queue, "RedrivePolicy"))["RedrivePolicy"])
             return DeliveryLimit(int(policy["maxReceiveCount"]), str(policy["deadLetterTargetArn"]).rpartition(":")[2])
         except (KeyError, ValueError):
             return None
+
+    async def _retention(self, queue: SqsQueue) -> int | None:
+        """Seconds for which Amazon keeps a message; None for a missing queue."""
+        name = "MessageRetentionPeriod"
+        return digits((await self._attributes(queue, name)).get(name, ""))
+
+    async def _attributes(self, queue: SqsQueue, *names: str) -> Mapping[str, str]:
+        """Attributes of the queue; empty for a missing one."""
+        url = await self._client.existing_url(queue)
+        if url is None:
+            return {}
+        answer = await self._client.call("GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=names)
+        return dict(answer.get("Attributes", {}))
 
     async def _purge(self, queue: SqsQueue) -> int:
         url = await self._client.existing_url(queue)
@@ -238,10 +265,6 @@ class SqsBinding:
 
     async def _counts(self, queue: SqsQueue) -> tuple[int, int, int]:
         """Ready, in flight and delayed messages; zeros for a missing queue."""
-        url = await self._client.existing_url(queue)
-        if url is None:
-            return 0, 0, 0
-        answer = await self._client.call("GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=_COUNTS)
-        found = answer.get("Attributes", {})
+        found = await self._attributes(queue, *_COUNTS)
         depth, in_flight, delayed = (int(found.get(name, 0)) for name in _COUNTS)
         return depth, in_flight, delayed

@@ -109,6 +109,13 @@ FOREIGN = _gauge(
 OLDEST_AGE = _gauge("babelgate.oldest_message_age", "Age of the oldest ready message.", "s", *_QUEUE, source="broker")
 LEASES_IN_FLIGHT = _gauge("babelgate.leases_in_flight", "Messages delivered and not settled yet.", "{message}", *_QUEUE)
 BROKER_UP = _gauge("babelgate.broker_up", "Whether the broker answers: 1 or 0.", "", "broker", source="broker")
+BROKER_WARNINGS = _gauge(
+    "babelgate.broker_warnings",
+    "Warnings about settings of the broker, such as those with which it loses messages.",
+    "{warning}",
+    "broker",
+    source="broker",
+)
 OPEN_CIRCUITS = _gauge(
     "babelgate.open_circuits",
     "Processes that refuse calls to the broker, because it answers no ping.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -224,3 +226,32 @@ async def test_pages_of_dead_letters_skip_none(one: ArtemisBinding, queue: str) 
             page, cursor = await one.read_dead(native, cursor, 100)
             found += len(page)
         assert found == 1200
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"addressFullMessagePolicy": "DROP", "maxSizeBytes": 20_000_000}, "confirms them (address-full-policy DROP)"),
+        ({"pageFullMessagePolicy": "DROP", "pageLimitBytes": 10_000}, "confirms them (page-full-policy DROP)"),
+        ({"defaultRingSize": 10}, "drops its oldest messages beyond 10 (ring-size)"),
+        ({"defaultLastValueQueue": True}, "keeps only the last message of each last-value key"),
+        ({"defaultPurgeOnNoConsumers": True}, "drops its messages when no consumer is connected"),
+        ({"expiryDelay": 60_000}, "moves to Expired messages that are older than 60 s (expiry-delay)"),
+        ({"expiryDelay": 60_000, "expiryAddress": ""}, "drops messages that are older than 60 s (expiry-delay)"),
+        ({"maxExpiryDelay": 90_000}, "messages that are older than 90 s (max-expiry-delay)"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".dlq"])
+async def test_settings_that_lose_messages_are_warned_of(
+    one: ArtemisBinding, queue: str, suffix: str, settings: Mapping[str, object], text: str
+) -> None:
+    """Before the queue is created, and of the queue itself."""
+    native, address = one.native_queue(queue, {}), queue + suffix
+    assert await one.queue_warnings(native, 60) == []
+    arguments = json.dumps([address, json.dumps(settings)])
+    made = await one._management._call("broker", arguments, writes=True, _AMQ_OperationName="addAddressSettings")
+    assert made is not None and made[0], made
+    (before,) = await one.queue_warnings(native, 60)
+    assert address in before and text in before
+    await (one.publish_dead_letters if suffix else one.publish)(native, [Outgoing(BODY)])
+    assert list(await one.queue_warnings(native, 60)) == [before]

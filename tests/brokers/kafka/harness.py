@@ -60,7 +60,12 @@ def create(port: int, *topics: str, partitions: int = 1, **config: str) -> None:
 
 def limit_bytes(port: int, topic: str, most: int) -> None:
     """Set the ``max.message.bytes`` of a topic."""
-    entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
+    set_topic(port, topic, "max.message.bytes", str(most))
+
+
+def set_topic(port: int, topic: str, name: str, value: str) -> None:
+    """Change a setting of a topic."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient(settings(port))
     admin.incremental_alter_configs([changed])[changed].result(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from app.brokers.kafka.committed import Position
 from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.ends import LogEnds
 from app.brokers.kafka.membership import generation_of
-from app.errors import BodyTooLarge, BrokerUnavailable
-from tests.brokers.kafka.harness import STANDARD, binding, create, limit_bytes, read, settings, write
+from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
+from tests.brokers.kafka.harness import STANDARD, binding, create, limit_bytes, read, set_topic, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.world import LIMIT_SECONDS, until
 
@@ -270,3 +270,71 @@ async def test_the_ends_of_several_logs(
             assert asking.asked == [set(names)] * 2
     finally:
         asking.close()
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("suffix", ["", ".retry.1", ".dlq"])
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"retention.ms": "60000"}, "deletes messages after 60 s (retention.ms)"),
+        ({"retention.bytes": "1000000"}, "deletes its oldest messages beyond 1000000 bytes (retention.bytes)"),
+        ({"retention.ms": "60000", "cleanup.policy": "compact,delete"}, "deletes messages after 60 s (retention.ms)"),
+        ({"retention.ms": "3600000"}, None),
+        ({"retention.ms": "-1"}, None),
+        ({"retention.ms": "60000", "cleanup.policy": "compact"}, None),
+    ],
+)
+async def test_a_topic_that_deletes_what_nobody_consumed_is_warned_of(
+    one: KafkaBinding, server: KafkaServer, queue: str, suffix: str, config: Mapping[str, str], text: str | None
+) -> None:
+    native, topic = one.native_queue(queue, STANDARD), queue + suffix
+    assert await one.queue_warnings(native, 3600) == []
+    await asyncio.to_thread(lambda: create(server.port, topic, partitions=1, **config))
+
+    async def seen() -> bool:
+        return topic in await one._admin.settings_of(topic)
+
+    await until(seen)
+    found = [each for each in await one.queue_warnings(native, 3600) if "retention" in each]
+    assert [f"The topic {topic} " in each and text is not None and text in each for each in found] == [True] * bool(
+        text
+    )
+
+
+async def test_an_envelope_that_its_topic_would_delete_is_refused(
+    one: KafkaBinding, server: KafkaServer, queue: str
+) -> None:
+    """At once, and after the retention was changed as soon as the topic was asked for its warnings."""
+    native = one.native_queue(queue, STANDARD)
+    await asyncio.to_thread(lambda: create(server.port, queue, partitions=1, **{"retention.ms": str(DAY_MS)}))
+
+    def dated(age_ms: int) -> Outgoing:
+        created = time.time_ns() // 1_000_000 - age_ms
+        return Outgoing(b'{"job":"a","meta":{"created_at":%d}}' % created, dedup_id="i")
+
+    old, young, copy = dated(DAY_MS + 1), dated(DAY_MS - 600_000), dated(2 * DAY_MS)
+    copy = Outgoing(copy.body)
+    outcomes = await one.publish(native, [young, old, copy])
+    assert [type(each) for each in outcomes] == [type(None), UnsupportedByBroker, type(None)]
+    refusal = outcomes[1]
+    assert isinstance(refusal, UnsupportedByBroker)
+    assert (refusal.problem_code, refusal.facts["maximum"]) == ("message_too_old", 86_400)
+    delayed = Outgoing(old.body, dedup_id="i", delay_seconds=0.1)
+    assert await one.publish(native, [delayed]) == [None], "it is dated when it leaves its tier"
+    await asyncio.to_thread(set_topic, server.port, queue, "retention.ms", str(3 * DAY_MS))
+
+    async def allowed() -> bool:
+        await one.queue_warnings(native, 60)
+        return list(await one.publish(native, [old])) == [None]
+
+    await until(allowed)
+    await asyncio.to_thread(set_topic, server.port, queue, "message.timestamp.type", "LogAppendTime")
+
+    async def by_the_broker() -> bool:
+        await one.queue_warnings(native, 60)
+        return list(await one.publish(native, [dated(30 * DAY_MS)])) == [None]
+
+    await until(by_the_broker)

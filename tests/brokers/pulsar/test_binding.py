@@ -234,3 +234,44 @@ async def test_the_next_host_serves_when_one_is_lost(server: PulsarServer, queue
         (delivery,) = await opened.reserve(native, 1, 20, 30)
         assert await opened.ack(native, [delivery.handle]) == [None]
         assert await opened.publish(native, [Outgoing(made(2))]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("policy", "body", "text"),
+    [
+        ("messageTTL", "60", "drops messages that are not acknowledged after 60 s (message TTL)"),
+        (
+            "backlogQuota?backlogQuotaType=destination_storage",
+            '{"limitSize": 1000000, "policy": "consumer_backlog_eviction"}',
+            "backlog quota (destination_storage, consumer_backlog_eviction)",
+        ),
+        (
+            "backlogQuota?backlogQuotaType=message_age",
+            '{"limitTime": 3600, "policy": "consumer_backlog_eviction"}',
+            "backlog quota (message_age, consumer_backlog_eviction)",
+        ),
+        ("subscriptionExpirationTime", "5", "is deleted with its messages when nobody used it for 300 s"),
+    ],
+)
+async def test_policies_that_lose_messages_are_warned_of(
+    server: PulsarServer, queue: str, policy: str, body: str, text: str
+) -> None:
+    """Those of the namespace hold for the topic and for its dead letters, and before these exist."""
+    namespace = f"public/{queue}"
+    assert await asyncio.to_thread(server.admin, f"namespaces/{namespace}", "PUT") is not None
+    async with binding(server.url().replace("/?", f"/{namespace}?")) as one:
+        native = one.native_queue(queue, {})
+        assert await one.queue_warnings(native, 60) == []
+        path = f"namespaces/{namespace}/{policy}"
+        assert await asyncio.to_thread(server.admin, path, "POST", body.encode()) is not None
+
+        async def warned() -> bool:
+            found = await one.queue_warnings(native, 60)
+            return [text in each for each in found] == [True, True] and f"{queue}.dlq " in found[1]
+
+        await until(warned)
+
+
+async def test_without_the_admin_interface_topics_have_no_warnings(server: PulsarServer, queue: str) -> None:
+    async with binding(server.url().partition("?")[0]) as one:
+        assert await one.queue_warnings(one.native_queue(queue, {}), 60) == []

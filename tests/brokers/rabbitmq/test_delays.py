@@ -19,7 +19,7 @@ from app.brokers.rabbitmq.delays import (
     delayed_topology,
 )
 from app.brokers.rabbitmq.profile import Topology
-from app.brokers.rabbitmq.stats import warnings_of
+from app.brokers.rabbitmq.warnings import warnings_of
 from tests.brokers.rabbitmq.harness import client, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, virtual_host
@@ -158,7 +158,7 @@ async def test_a_message_whose_queue_is_gone_rests_where_it_holds_up_nobody(rabb
                 return await asyncio.to_thread(count, url, LOST) == 40
 
             await until(all_rest)
-            (warning,) = await warnings_of(other.link, None, [])
+            (warning,) = await warnings_of(other.link)
             assert "40" in warning and LOST in warning
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+import httpx
 import pytest
 
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.stats import warnings_of
 from app.brokers.rabbitmq.url import parameters_of
+from app.brokers.rabbitmq.warnings import queue_warnings, warnings_of
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.authorization import ANYONE, Caller, Right
 from app.gateway.gateway import Gateway
@@ -20,7 +24,7 @@ from app.gateway.routing import Router, Rule
 from tests.brokers.rabbitmq.harness import binding, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked
-from tests.harness.world import KEYS
+from tests.harness.world import KEYS, until
 
 QUORUM = {"queue_type": "quorum"}
 pytestmark = pytest.mark.rabbitmq
@@ -74,25 +78,117 @@ async def test_an_api_that_does_not_answer_is_told_of_once(
         await api.close()
 
 
-async def test_a_queue_that_drops_or_forgets_is_warned_of(
+LOSSY: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]] = (
+    ({"x-queue-type": "quorum", "x-delivery-limit": 20}, {}, "drops a message after its delivery limit"),
+    ({"x-queue-type": "quorum"}, {"delivery-limit": 5}, "(delivery-limit 5)"),
+    ({"x-max-length": 10}, {}, "drops its oldest messages beyond its limit (max-length 10, overflow drop-head)"),
+    ({}, {"max-length-bytes": 9}, "drops its oldest messages beyond its limit (max-length-bytes 9"),
+    ({"x-max-length": 10, "x-overflow": "drop-head"}, {"overflow": "reject-publish"}, "(max-length 10"),
+    ({"x-message-ttl": 60_000}, {}, "drops messages that are older than 60 s (message-ttl)"),
+    ({"x-message-ttl": 60_000}, {"message-ttl": 30_000}, "older than 30 s"),
+    ({"x-message-ttl": 1, "x-dead-letter-exchange": "amq.direct"}, {}, "moves to its dead-letter exchange messages"),
+    ({"x-expires": 3_600_000}, {}, "was not used for 3600 s (expires)"),
+    ({}, {"expires": 3_600_000}, "was not used for 3600 s (expires)"),
+)
+"""Arguments of a queue, a policy for it, and what the warning says."""
+
+SOUND: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
+    ({}, {}),
+    (queue_of("sound", QUORUM).profile.topology.queues[1].arguments, {}),
+    ({"x-queue-type": "quorum", "x-delivery-limit": -1}, {}),
+    ({"x-max-length": 10, "x-overflow": "reject-publish"}, {}),
+    ({}, {"max-length": 10, "overflow": "reject-publish"}),
+    ({}, {"dead-letter-exchange": "amq.direct"}),
+)
+
+
+@contextmanager
+def policy(managed: RabbitServer, queue: str, definition: Mapping[str, Any]) -> Iterator[None]:
+    """A policy for ``queue``, if ``definition`` has any setting."""
+    address = f"{managed.management_url}/api/policies/%2F/{queue}"
+    login = ("guest", "guest")
+    if definition:
+        body = {"pattern": f"^{re.escape(queue)}$", "definition": dict(definition)}
+        httpx.put(address, json=body, auth=login).raise_for_status()
+    try:
+        yield
+    finally:
+        if definition:
+            httpx.delete(address, auth=login).raise_for_status()
+
+
+@pytest.mark.parametrize(("arguments", "definition", "text"), LOSSY)
+@pytest.mark.parametrize("suffix", ["", ".dlq"])
+async def test_a_queue_that_loses_messages_is_warned_of(
+    managed: RabbitServer,
+    queue: str,
+    suffix: str,
+    arguments: Mapping[str, Any],
+    definition: Mapping[str, Any],
+    text: str,
+) -> None:
+    """By its arguments or a policy, its dead letters, too."""
+    name = queue + suffix
+    with client(managed.url()) as channel, policy(managed, name, definition):
+        channel.queue_declare(name, durable=True, arguments=dict(arguments))
+        async with binding(managed.url(), {"management": managed.management_url}) as opened:
+            native = opened.native_queue(queue, {"declare": "passive"})
+
+            async def warned() -> bool:
+                found = await opened.queue_warnings(native, 60)
+                return len(found) == 1 and f" {name} " in found[0] and text in found[0]
+
+            # A policy takes effect a little later.
+            await until(warned)
+
+
+@pytest.mark.parametrize(("arguments", "definition"), SOUND)
+async def test_a_queue_that_keeps_its_messages_is_not(
+    managed: RabbitServer,
+    queue: str,
+    api: ManagementClient,
+    arguments: Mapping[str, Any],
+    definition: Mapping[str, Any],
+) -> None:
+    with client(managed.url()) as channel, policy(managed, queue, definition):
+        channel.queue_declare(queue, durable=True, arguments=dict(arguments))
+        if definition:
+            # A policy takes effect a little later.
+            async def applied() -> bool:
+                counts = await api.counts(queue)
+                return counts is not None and bool(counts.effective_policy_definition)
+
+            await until(applied)
+        assert await queue_warnings(api, [queue, f"{queue}.missing"], (3, 10, 8)) == []
+
+
+async def test_newer_servers_have_a_delivery_limit_without_a_setting(
     managed: RabbitServer, queue: str, api: ManagementClient
 ) -> None:
-    names = [f"{queue}.{kind}" for kind in ("sound", "drops", "forgets", "missing")]
     with client(managed.url()) as channel:
-        channel.queue_declare(
-            names[0], durable=True, arguments=dict(queue_of(names[0], QUORUM).profile.topology.queues[1].arguments)
-        )
-        channel.queue_declare(names[1], durable=True, arguments={"x-queue-type": "quorum"})
-        channel.queue_declare(names[2], durable=False)
-    async with linked(managed.url()) as link:
-        drops, forgets = await warnings_of(link, api, [queue_of(name, {"declare": "passive"}) for name in names])
-    assert names[1] in drops and "dropped" in drops
-    assert names[2] in forgets and "not durable" in forgets
+        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+    assert await queue_warnings(api, [queue], (3, 13)) == []
+    (warning,) = await queue_warnings(api, [queue], (4, 0))
+    assert "(delivery-limit 20)" in warning
+
+
+async def test_a_queue_that_ends_with_its_server_or_consumers_is_warned_of(
+    managed: RabbitServer, queue: str, api: ManagementClient
+) -> None:
+    with client(managed.url()) as channel:
+        channel.queue_declare(queue, durable=False, auto_delete=True)
+        transient, deleted = await queue_warnings(api, [queue], (3, 10))
+    assert "not durable" in transient and "auto_delete" in deleted
+
+
+async def test_without_the_management_api_queues_have_no_warnings(managed: RabbitServer, queue: str) -> None:
+    async with binding(managed.url()) as opened:
+        assert await opened.queue_warnings(opened.native_queue(queue, {}), 60) == ()
 
 
 async def test_a_server_that_is_down_has_no_warnings() -> None:
     async with linked("amqp://127.0.0.1:1") as link:
-        assert await warnings_of(link, None, []) == []
+        assert await warnings_of(link) == []
 
 
 async def test_queues_of_the_virtual_host_are_listed_by_the_names_of_their_routes(

@@ -15,7 +15,7 @@ from app.brokers.servicebus.binding import ServiceBusBinding, connect
 from app.clock import now_ms
 from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 from app.gateway.authorization import ANYONE
-from app.gateway.route_warnings import delivery_warnings
+from app.gateway.route_warnings import route_warnings
 from app.gateway.routing import Policy
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding
@@ -474,10 +474,35 @@ class TestNativeDeadLetters:
         (letter,) = await process.dead()
         assert (letter.reason, letter.attempts) == ("failed", 2)
         assert letter.error is not None and letter.error.startswith("MaxDeliveryCountExceeded")
-        (warning,) = await delivery_warnings([process.gateway.router.route(world.queue)])
+        (warning,) = await route_warnings([process.gateway.router.route(world.queue)])
         assert f"{world.queue}/$DeadLetterQueue' after 2 deliveries" in warning
         assert (await process.redrive()).redriven == 1
         assert (await process.one()).attempts == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"default_ttl_seconds": 59}, "drops messages after 59 s (DefaultMessageTimeToLive)"),
+        ({"auto_delete_seconds": 59}, "is deleted with its messages when it was not used for 59 s (AutoDeleteOnIdle)"),
+        ({"default_ttl_seconds": 59, "dead_letter_on_expiration": True}, None),
+        ({"default_ttl_seconds": 60, "auto_delete_seconds": 60}, None),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ".dlq"])
+async def test_settings_that_lose_messages_are_warned_of(
+    one: ServiceBusBinding,
+    emulator: ServiceBusEmulator,
+    queue: str,
+    suffix: str,
+    settings: dict[str, Any],
+    text: str | None,
+) -> None:
+    native = one.native_queue(queue, {})
+    assert await one.queue_warnings(native, 60) == []
+    emulator.queue(queue + suffix, **settings)
+    found = [each.partition(f"The queue {queue}{suffix} ")[2] for each in await one.queue_warnings(native, 60)]
+    assert [each.startswith(text or "nothing") for each in found] == [True] * (text is not None)
 
 
 class TestPurges:

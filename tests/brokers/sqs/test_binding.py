@@ -492,6 +492,22 @@ async def test_a_native_redrive_policy_is_warned_of_at_the_start(
         await gateway.close()
 
 
+@pytest.mark.parametrize("suffix", ["", "-dlq"])
+async def test_a_short_retention_is_warned_of(moto: Server, queue: str, suffix: str) -> None:
+    """ElasticMQ has none."""
+    plain, name, retention = client(moto.port), queue + suffix, "MessageRetentionPeriod"
+    async with binding(moto.url()) as one:
+        native = one.native_queue(queue, {})
+        assert await one.queue_warnings(native, 3600) == []
+        made = await asyncio.to_thread(plain.create_queue, QueueName=name, Attributes={retention: "600"})
+        (warning,) = await one.queue_warnings(native, 3600)
+        assert warning == f"Amazon SQS drops messages of the queue {name} after 600 s (MessageRetentionPeriod)."
+        assert await one.queue_warnings(native, 600) == []
+        url, longest = made["QueueUrl"], {retention: "1209600"}
+        await asyncio.to_thread(plain.set_queue_attributes, QueueUrl=url, Attributes=longest)
+        assert await one.queue_warnings(native, 10_000_000) == [], "it cannot be longer"
+
+
 async def test_a_native_redrive_policy_is_served(one: SqsBinding, plain: Any, queue: str) -> None:
     await asyncio.to_thread(with_redrive_policy, plain, queue, 2)
     native = one.native_queue(queue, {})

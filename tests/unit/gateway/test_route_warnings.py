@@ -1,10 +1,26 @@
-"""Rules that can never match are warned of."""
+"""Warnings: of rules that can never match, and of queues whose broker loses messages."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator, Sequence
+
 import pytest
 
-from app.gateway.route_warnings import unused
+from app.brokers.binding import NativeQueue
+from app.errors import BrokerUnavailable
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.gauges import Gauges
+from app.gateway.maintenance import Maintenance
+from app.gateway.route_warnings import WEEKEND_SECONDS, kept_seconds, unused
+from app.gateway.routing import Policy, Route, Router, Rule
+from app.observe.metrics.catalogue import BROKER_WARNINGS
+from app.observe.metrics.recorder import Metrics
+from tests.harness.local import eventually
+from tests.harness.memory import MemoryBinding
+from tests.harness.world import KEYS
 
 
 @pytest.mark.parametrize(
@@ -21,3 +37,87 @@ from app.gateway.route_warnings import unused
 )
 def test_a_rule_behind_one_that_matches_all_its_queues(keys: list[str], found: dict[str, str]) -> None:
     assert [(line.split()[0], line.split()[5]) for line in unused(keys)] == list(found.items())
+
+
+@pytest.mark.parametrize(
+    ("policy", "seconds"),
+    [
+        (Policy(), WEEKEND_SECONDS),
+        (Policy(ttl_seconds=600), 600),
+        (Policy(ttl_seconds=10_000_000), 10_000_000),
+        (Policy(ttl_seconds=600, lease_seconds=1200), 1200),
+        (Policy(ttl_seconds=600, lease_seconds=60, backoff_seconds=(1, 3600, 60)), 3600),
+    ],
+)
+def test_how_long_a_queue_must_keep_a_message(policy: Policy, seconds: float) -> None:
+    assert kept_seconds(Rule("q", MemoryBinding("m"), policy).route("q")) == seconds
+
+
+class Lossy(MemoryBinding):
+    """A broker that drops messages of each queue, and counts how often it was asked."""
+
+    down = False
+    asked = 0
+
+    async def warnings(self) -> Sequence[str]:
+        return []
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        self.asked += 1
+        if self.down:
+            raise BrokerUnavailable(broker=self.name, reason="gone")
+        return [f"{queue.name} keeps messages for less than {kept_seconds:g} s"]
+
+
+def lossy(*queues: str) -> tuple[Lossy, Gateway]:
+    """A gateway with these queues, not started."""
+    broker = Lossy("m")
+    return broker, Gateway({"m": broker}, Router([Rule(each, broker) for each in queues]), TokenSealer(KEYS))
+
+
+def sentence(queue: str) -> str:
+    return f"{queue} keeps messages for less than {WEEKEND_SECONDS:g} s"
+
+
+async def test_a_queue_shows_its_warnings_and_its_broker_those_of_all() -> None:
+    broker, gateway = lossy("a", "b")
+    for _ in range(2):
+        assert list((await gateway.overview.queue(ANYONE, "b")).warnings) == [sentence("b")]
+    assert broker.asked == 1, "programs that scale consumers read a queue often"
+    (info,) = await gateway.overview.brokers(ANYONE)
+    assert list(info.warnings) == [sentence("a"), sentence("b")]
+    broker.down = True
+    assert list((await gateway.overview.queue(ANYONE, "a")).warnings) == []
+    await gateway.close()
+
+
+async def test_the_warnings_of_each_broker_are_counted() -> None:
+    _, gateway = lossy("a", "b")
+    gauges = Gauges(gateway, Metrics())
+    await gateway.start()
+    await eventually(lambda: gateway.maintenance.warnings)
+    assert (await gauges.of_brokers())[BROKER_WARNINGS.otel] == {("m",): 2.0}
+    await gauges.close()
+    await gateway.close()
+
+
+async def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    broker, gateway = lossy("a", "b")
+    watching = Maintenance(no_routes, gateway.clock, nothing, gateway.overview.routes_to, 0.01)
+    with caplog.at_level(logging.WARNING, "babelgate.maintenance"):
+        watching.warn(broker)
+        await eventually(lambda: broker.asked >= 10)
+        await watching.stop()
+    assert watching.warnings == {"m": [sentence("a"), sentence("b")]}
+    assert [caplog.text.count(sentence(queue)) for queue in ("a", "b")] == [1, 1]
+    await gateway.close()
+
+
+async def no_routes() -> AsyncIterator[Route]:
+    routes: Sequence[Route] = ()
+    for route in routes:
+        yield route
+
+
+async def nothing() -> None:
+    """No idempotency keys are kept."""

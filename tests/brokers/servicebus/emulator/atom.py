@@ -83,7 +83,7 @@ def _entry(queue: Queue) -> str:
 def _description(queue: Queue) -> str:
     settings, told = queue.settings, counts(queue)
     window = settings.duplicate_detection_seconds
-    ttl = settings.default_ttl_seconds
+    ttl, idle = settings.default_ttl_seconds, settings.auto_delete_seconds
     values = {
         "LockDuration": f"PT{settings.lock_seconds:g}S",
         "MaxSizeInMegabytes": max(1, settings.max_size // 1048576) if settings.max_size else 1024,
@@ -113,7 +113,7 @@ def _description(queue: Queue) -> str:
     }
     inner = "".join(f"<d2p1:{name}>{value}</d2p1:{name}>" for name, value in details.items())
     last = {
-        "AutoDeleteOnIdle": _FOREVER,
+        "AutoDeleteOnIdle": f"PT{idle:g}S" if idle else _FOREVER,
         "EnablePartitioning": "false",
         "EntityAvailabilityStatus": "Available",
         "EnableExpress": "false",

@@ -33,6 +33,7 @@ class QueueSettings(_Changeable):
     duplicate_detection_seconds: float = 0
     default_ttl_seconds: float = 0
     dead_letter_on_expiration: bool = False
+    auto_delete_seconds: float = 0
     max_message_size: int = 1048576
     max_batch_size: int = 1048576
     max_size: int = 0

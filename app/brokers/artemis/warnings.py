@@ -1,0 +1,59 @@
+"""Warns of settings of an address or a queue with which the broker drops messages that it has accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from app.brokers.artemis.management import ArtemisManagement
+
+_FULL = {
+    "addressFullMessagePolicy": "address-full-policy",
+    "pageFullMessagePolicy": "page-full-policy",
+    "diskFullMessagePolicy": "disk-full-policy",
+}
+"""What becomes of a message for which there is no room, by the name in the API and in broker.xml."""
+
+_EXPIRY = {
+    "expiryDelay": "expiry-delay",
+    "maxExpiryDelay": "max-expiry-delay",
+    "minExpiryDelay": "min-expiry-delay",
+}
+"""The delays in milliseconds, of which the first one that is set holds for messages without an expiry:
+https://activemq.apache.org/components/artemis/documentation/latest/message-expiry.html"""
+
+
+async def queue_warnings(management: ArtemisManagement, queue: str) -> list[str]:
+    """Sentences about ``queue`` and its address; empty where the broker may not be asked."""
+    settings, ring, last_value, purges = await asyncio.gather(
+        management.address_settings(queue),
+        *(management.attribute(queue, name) for name in ("ringSize", "lastValue", "purgeOnNoConsumers")),
+    )
+    if settings is None:
+        return []
+    found = _of_address(queue, settings)
+    # A queue that does not exist yet will have the defaults of its address.
+    ring = settings.get("defaultRingSize", -1) if ring is None else ring
+    if ring >= 0:
+        found.append(f"The queue {queue} drops its oldest messages beyond {ring} (ring-size).")
+    if settings.get("defaultLastValueQueue") if last_value is None else last_value:
+        found.append(f"The queue {queue} keeps only the last message of each last-value key.")
+    if settings.get("defaultPurgeOnNoConsumers") if purges is None else purges:
+        found.append(f"The queue {queue} drops its messages when no consumer is connected (purge-on-no-consumers).")
+    return found
+
+
+def _of_address(queue: str, settings: Mapping[str, Any]) -> list[str]:
+    found = [
+        f"The address {queue} drops new messages when it is full, and confirms them ({name} DROP)."
+        for key, name in _FULL.items()
+        if settings.get(key) == "DROP"
+    ]
+    delays = ((name, settings.get(key, -1)) for key, name in _EXPIRY.items())
+    expiry = next(((name, delay) for name, delay in delays if delay >= 0), None)
+    if expiry is not None and not settings.get("noExpiry"):
+        target = settings.get("expiryAddress")
+        fate = f"moves to {target}" if target else "drops"
+        found.append(f"The address {queue} {fate} messages that are older than {expiry[1] / 1000:g} s ({expiry[0]}).")
+    return found
