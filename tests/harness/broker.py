@@ -37,6 +37,7 @@ class Broker(ABC):
     - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.
     - ``untold``: the counts of a queue that it cannot report; also ``expiries`` where it cannot report why a message
       is delivered again.
+    - ``tells_expiries_elsewhere``: it reports an expired lease to any process that receives the message again.
     - ``counted_in_body``: the ends of a lease (``nack``, ``expire``) after which the body's own ``attempts`` is the
       count of the message; after the others the body stays as it is.
     - ``timed_members``: the members of a stored body that state the time of its publishing.
@@ -72,6 +73,7 @@ class Broker(ABC):
     embedded: ClassVar[bool] = False
     merges_equal_bodies: ClassVar[bool] = False
     untold: ClassVar[frozenset[str]] = frozenset()
+    tells_expiries_elsewhere: ClassVar[bool] = True
     counted_in_body: ClassVar[frozenset[str]] = frozenset({"nack", "expire"})
     timed_members: ClassVar[Sequence[str]] = ()
     lists_queues: ClassVar[bool] = True

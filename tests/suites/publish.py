@@ -121,6 +121,24 @@ class TestPublish:
         assert (refusal.value.actual, refusal.value.limit) == (maximum + 1, maximum)
         assert await process.is_empty()
 
+    async def test_headers_that_the_broker_refuses_harm_no_other_message(self, world: World) -> None:
+        if world.broker.header_options is None:
+            pytest.skip("this broker has no native headers")
+        process = await world.process(queue_options=world.broker.header_options)
+        await process.publish({"n": -1})
+        held = await process.one(600)
+        for size in (1_000, 40_000, 70_000, 140_000, 300_000, 600_000):
+            entry = json.dumps({"envelope": json.loads(draft({"n": size})), "headers": {"note": "x" * size}})
+            large = asyncio.create_task(process.publish_body(entry.encode()))
+            await asyncio.gather(*(process.publish({"n": n}) for n in range(10)))
+            try:
+                await large
+            except BabelgateError as error:
+                assert not error.retryable, f"{size} bytes: {error}"
+            messages = await process.take(10)
+            await process.ack(*messages)
+        assert await process.ack(held) == [None]
+
     async def test_a_refused_body_leaves_nothing(self, world: World) -> None:
         process = await world.process()
         with pytest.raises(EnvelopeError) as refusal:

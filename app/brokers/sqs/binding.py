@@ -1,8 +1,8 @@
 """The Amazon SQS binding: standard and FIFO queues, as the BabelQueue SDKs use them.
 
 SQS keeps the leases, as visibility timeouts, so any process settles a message by its receipt handle. It shows no body
-by a handle: the process that received a message dead-letters it, by a copy. Every receive is counted, also one whose
-message is given back. https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
+by a handle: the process that received a message dead-letters it, by a copy. Amazon counts every receive; this
+process takes off those that it gave back. https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
 """
 
 from __future__ import annotations
@@ -161,8 +161,8 @@ class SqsBinding:
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        """``ChangeMessageVisibilityBatch``. SQS counts receives, so one that is given back is counted, too."""
-        return await self._settler.release(_queue(queue), handles, delay_seconds)
+        """``ChangeMessageVisibilityBatch``. SQS counts receives; this process takes off those that it gave back."""
+        return await self._settler.release(_queue(queue), handles, delay_seconds, failed)
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float

@@ -246,7 +246,7 @@ class SqsReceiver:
     async def _show_again(self, queue: SqsQueue, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that no consumer has seen. Where this fails, their leases expire."""
         with contextlib.suppress(BabelgateError):
-            await self._settler.release(queue, [each.handle for each in deliveries], 0)
+            await self._settler.release(queue, [each.handle for each in deliveries], 0, failed=False)
 
 
 async def _finished(polls: Collection[_Poll], until: float, when: str) -> bool:

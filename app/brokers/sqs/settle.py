@@ -59,6 +59,15 @@ class ReceiptHandle(Struct, frozen=True):
         return f"{self.deadline:x} {self.count:x} {self.message_id} {self.receipt}"
 
 
+class _Known(Struct):
+    """What this process knows of a message: its latest ``receipt`` here, whether that lease was ``ended`` here, and how
+    many receives so far were given back before a consumer got the message, which are no attempts."""
+
+    receipt: ReceiptHandle
+    ended: bool = False
+    given_back: int = 0
+
+
 def receipt_of(handle: str) -> ReceiptHandle | None:
     """The receipt in ``handle``; None for a malformed one."""
     parts = handle.split(" ", 3)
@@ -79,22 +88,33 @@ class SqsSettler:
     def __init__(self, client: SqsClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._latest: Cache[str, ReceiptHandle] = Cache(_LATEST_BYTES, _RECEIPT_BYTES)
+        self._latest: Cache[str, _Known] = Cache(_LATEST_BYTES, _RECEIPT_BYTES)
         self._batchers: dict[tuple[str, str], Batcher[Sequence[Entry], Sequence[Outcome]]] = {}
 
     def delivery(self, found: Read, lease_seconds: int, received_at: int) -> Delivery:
-        """The delivery of a message that was received at ``received_at`` (Unix ms), hidden for ``lease_seconds``."""
+        """The delivery of a message that was received at ``received_at`` (Unix ms), hidden for ``lease_seconds``.
+
+        Amazon counts every receive. Those that this process has given back are taken off. The message has expired where
+        the receive before was one of this process, whose lease has passed its deadline without a settle here.
+        """
         deadline = received_at + lease_seconds * 1000
         receipt = ReceiptHandle(found.message_id, found.receipt, deadline, found.count)
-        self._remember(receipt)
+        given_back, expired = 0, False
+        if (before := self._latest.get(found.message_id)) is not None:
+            given_back = before.given_back
+            follows = found.count == before.receipt.count + 1
+            expired = follows and not before.ended and before.receipt.deadline <= received_at
+        self._remember(_Known(receipt, given_back=given_back))
+        count = max(found.count - given_back, 1)
         return Delivery(
             found.body,
             receipt.handle,
             deadline,
             found.headers,
-            found.count,
-            found.count > 1,
+            count,
+            count > 1,
             found.carried,
+            expired=expired,
             unsupported_version=found.version,
         )
 
@@ -124,15 +144,28 @@ class SqsSettler:
 
         return await self._each(handles, prove_and_delete)
 
-    async def release(self, queue: SqsQueue, handles: Sequence[str], delay_seconds: float) -> list[Outcome]:
-        """Show the messages again after ``delay_seconds``, rounded up to whole seconds."""
+    async def release(
+        self, queue: SqsQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> list[Outcome]:
+        """Show the messages again after ``delay_seconds``, rounded up to whole seconds.
+
+        Unless it ``failed``, the receive is no attempt, also where its lease has to end by itself.
+        """
         seconds = whole_seconds(delay_seconds)
+        if not failed:
+            # Before the message is visible: the next receive needs it.
+            for handle in handles:
+                self._end(handle, given_back=True)
 
         async def show(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
             outcomes = await self._change(queue, [(each.receipt, seconds) for each in receipts])
             return [_in_words(each, "delay_too_long", "/delay_seconds") for each in outcomes]
 
-        return await self._each(handles, show)
+        outcomes = await self._each(handles, show)
+        for handle, outcome in zip(handles, outcomes, strict=True):
+            if outcome is None:
+                self._end(handle, given_back=False)
+        return outcomes
 
     async def extend(self, queue: SqsQueue, handles: Sequence[str], lease_seconds: float) -> list[int | BabelgateError]:
         """Hide the messages for ``lease_seconds`` from now, rounded up to whole seconds; the new deadlines."""
@@ -146,12 +179,10 @@ class SqsSettler:
         outcomes = await self._each(handles, hide)
         for handle, outcome in zip(handles, outcomes, strict=True):
             if outcome is None and (found := receipt_of(handle)) is not None:
-                self._remember(replace(found, deadline=deadline))
+                known = self._latest.get(found.message_id)
+                given_back = 0 if known is None else known.given_back
+                self._remember(_Known(replace(found, deadline=deadline), given_back=given_back))
         return [deadline if each is None else each for each in outcomes]
-
-    async def show_again(self, queue: SqsQueue, receipts: Sequence[str]) -> list[Outcome]:
-        """Make messages visible now."""
-        return await self._change(queue, [(receipt, 0) for receipt in receipts])
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -172,14 +203,23 @@ class SqsSettler:
         found = receipt_of(handle)
         if found is None or (known := self._latest.get(found.message_id)) is None:
             return found
-        if known.receipt == found.receipt:
-            return known
-        return found if found.count > known.count else None
+        if known.receipt.receipt == found.receipt:
+            return known.receipt
+        return found if found.count > known.receipt.count else None
 
-    def _remember(self, receipt: ReceiptHandle) -> None:
+    def _remember(self, known: _Known) -> None:
         # Anew, because the oldest receive is forgotten first, not the oldest message.
-        self._latest.forget(receipt.message_id)
-        self._latest.keep(receipt.message_id, receipt)
+        message_id = known.receipt.message_id
+        self._latest.forget(message_id)
+        self._latest.keep(message_id, known)
+
+    def _end(self, handle: str, given_back: bool) -> None:
+        """Note that the lease of ``handle`` ends here, once."""
+        found = receipt_of(handle)
+        known = self._latest.get(found.message_id) if found is not None else None
+        if found is not None and known is not None and known.receipt.receipt == found.receipt and not known.ended:
+            known.ended = True
+            known.given_back += given_back
 
     async def _change(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
         """Set the visibility of messages: receipt handle and seconds each."""

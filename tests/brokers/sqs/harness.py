@@ -76,9 +76,8 @@ class SqsBroker(ServerBroker):
     kind = "sqs"
     sample = "sqs://us-east-1"
     name = "aws"
-    untold = frozenset({"expiries"})
     counted_in_body = frozenset()
-    counts_give_backs = True
+    tells_expiries_elsewhere = False
     settles_late = True
     spare_seconds = 3
     repeats_acks = False

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.brokers.binding import MAX_HANDLE_LENGTH, Delivery, DeliveryLimit, NativeQueue, Outgoing
 from app.brokers.sqs.binding import SqsBinding, connect
 from app.brokers.sqs.client import SqsClient
-from app.brokers.sqs.message import MAX_ATTRIBUTES, entry
+from app.brokers.sqs.message import MAX_ATTRIBUTES, Read, entry
 from app.brokers.sqs.publish import publish
 from app.brokers.sqs.queue import SqsQueue, queue_of
 from app.brokers.sqs.receive import SqsReceiver
@@ -36,7 +36,7 @@ from app.gateway.routing import Policy, Router, Rule
 from tests.brokers.sqs.harness import STANDARD, SqsBroker, binding, client, take_all, url_of
 from tests.harness.broker import Server
 from tests.harness.local import eventually
-from tests.harness.world import KEYS, World, data, until
+from tests.harness.world import KEYS, World, data, kinds, until
 
 pytestmark = pytest.mark.sqs
 
@@ -250,6 +250,74 @@ async def test_what_arrives_for_nobody_is_shown_again(either: Server, queue: str
         await eventually(lambda: not one._receiver._in_flight)
         (delivery,) = await other.reserve(native, 1, 20, 30)
         assert (number(delivery.body), delivery.delivery_count) == (1, 2)
+
+
+async def test_what_arrived_for_nobody_is_no_attempt(either: Server, queue: str) -> None:
+    """Amazon counts the receive. The process that gave it back takes it off."""
+    async with binding(either.url()) as one:
+        native = one.native_queue(queue, STANDARD)
+        await one.publish(native, [Outgoing(body(0))])
+        await taken(one, native, 1)
+        for _ in range(2):
+            assert not await one.reserve(native, 1, 0.2, 30)
+            polling = list(one._receiver._in_flight)
+            assert len(polling) == 1, "its poll goes on"
+            await one.publish(native, [Outgoing(body(1))])
+            # It takes the message for nobody, and shows it again.
+            await asyncio.wait(polling)
+            await eventually(lambda: not one._receiver._polls)
+            await one._receiver._returning.wait()
+            (delivery,) = await one.reserve(native, 1, 20, 30)
+            assert (delivery.delivery_count, delivery.redelivered, delivery.expired) == (1, False, False)
+            assert await one.release(native, [delivery.handle], 0, failed=True) == [None]
+            (delivery,) = await one.reserve(native, 1, 20, 30)
+            assert (delivery.delivery_count, delivery.redelivered, delivery.expired) == (2, True, False)
+            assert await one.ack(native, [delivery.handle]) == [None]
+
+
+def received(count: int, receipt: str) -> Read:
+    """A message that Amazon has handed out ``count`` times."""
+    return Read("id", receipt, body(), {}, count, 0, None, None)
+
+
+async def test_what_ended_the_receive_before_decides_what_the_next_one_reports() -> None:
+    now = now_ms()
+    service: Any = Strict(now)
+    settler = SqsSettler(service, lambda: now)
+    queue = queue_of("q", {})
+
+    def report(count: int) -> tuple[int, bool, bool]:
+        nonlocal handle
+        service.until = now + 120_000
+        delivery = settler.delivery(received(count, f"receipt {count}"), 30, now)
+        handle = delivery.handle
+        return delivery.delivery_count, delivery.redelivered, delivery.expired
+
+    handle = ""
+    assert report(1) == (1, False, False)
+    assert await settler.release(queue, [handle], 0, failed=False) == [None]
+    assert kinds(await settler.release(queue, [handle], 0, failed=False)) == [LeaseLost], "it is given back once"
+    now += 60_000
+    assert report(2) == (1, False, False), "given back"
+    assert await settler.release(queue, [handle], 90, failed=True) == [None]
+    now += 90_000
+    assert report(3) == (2, True, False), "a nack"
+    now += 30_000
+    assert report(4) == (3, True, True), "its lease has expired"
+    assert isinstance((await settler.extend(queue, [handle], 60))[0], int)
+    now += 59_999
+    assert report(5) == (4, True, False), "somebody else has ended it"
+    now += 60_000
+    assert report(7) == (6, True, False), "another process has had it in between"
+
+
+async def test_a_nack_after_the_deadline_is_an_expiry() -> None:
+    now = now_ms()
+    service: Any = Strict(now - 1)
+    settler = SqsSettler(service, lambda: now)
+    handle = settler.delivery(received(1, "first"), 30, now - 31_000).handle
+    assert kinds(await settler.release(queue_of("q", {}), [handle], 0, failed=True)) == [LeaseLost]
+    assert settler.delivery(received(2, "second"), 30, now).expired
 
 
 async def test_the_next_call_takes_what_arrived_between_two(
