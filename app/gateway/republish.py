@@ -6,8 +6,11 @@ broker has to say that the delivery is still this process's: another consumer ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from app import envelope
 from app.brokers.batcher import BATCH_BYTES
@@ -22,7 +25,7 @@ from app.brokers.binding import (
     PublishesDeadLetters,
 )
 from app.brokers.errors import failure_for_each
-from app.errors import BabelgateError, LeaseLost, OutcomeUnknown
+from app.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown
 from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, offering
 from app.runtime import turns
@@ -81,13 +84,53 @@ async def publish_dead_letters(
 ) -> Sequence[Outcome]:
     """Replace deliveries with records in the dead-letter queue; outcomes as of :func:`publish_again`.
 
-    Raises UnsupportedByBroker if the broker has no dead-letter queue.
+    A record that is too large for the broker has less of the error's text, else neither error nor exception, else the
+    body as it was received. Raises UnsupportedByBroker if the broker has no dead-letter queue.
     """
+    outcomes = list(await _publish_records(route, letters, _recorded, proven=proven))
+    attempts: Sequence[tuple[_Shortened, _Record]] = ((_cut, _recorded), (_bare, _recorded), (_bare, _as_received))
+    for shortened, record in attempts:
+        if not (large := {at: each for at, each in enumerate(outcomes) if isinstance(each, BodyTooLarge)}):
+            break
+        shorter = []
+        for at, error in large.items():
+            held, letter = letters[at]
+            block = shortened(letter.block, error.actual - error.limit)
+            shorter.append((held, DeadLetterRequest(letter.handle, block, letter.deliveries)))
+        # The first time has proven them.
+        again = await _publish_records(route, shorter, record, proven=True)
+        for at, outcome in zip(large, again, strict=True):
+            outcomes[at] = outcome
+    return outcomes
 
+
+_Record = Callable[[Delivery, DeadLetterRequest], bytes]
+_Shortened = Callable[[Mapping[str, Any], int], Mapping[str, Any]]
+"""``(block, excess)``: a smaller block of a record that had ``excess`` bytes too many."""
+
+
+def _cut(block: Mapping[str, Any], excess: int) -> Mapping[str, Any]:
+    text = block["error"] or ""
+    room = _encoded(text) - excess
+    end = bisect_right(range(len(text) + 1), room, key=lambda length: _encoded(text[:length])) - 1
+    return {**block, "error": text[: max(end, 0)] or None}
+
+
+def _bare(block: Mapping[str, Any], excess: int) -> Mapping[str, Any]:
+    return {**block, "error": None, "exception": None}
+
+
+def _encoded(text: str) -> int:
+    return len(msgspec.json.encode(text))
+
+
+async def _publish_records(
+    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], recorded: _Record, *, proven: bool
+) -> Sequence[Outcome]:
     def record(each: tuple[HeldLease, DeadLetterRequest]) -> Outgoing:
         held, letter = each
         return Outgoing(
-            _recorded(held.delivery, letter),
+            recorded(held.delivery, letter),
             held.delivery.headers,
             failure=LastFailure(
                 letter.block["attempts"],
@@ -105,6 +148,10 @@ def _recorded(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
     if delivery.unsupported_version is not None:
         return delivery.body
     return envelope.dead_letter_record(delivery.body, letter.block)
+
+
+def _as_received(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
+    return delivery.body
 
 
 async def _replace_all(

@@ -6,18 +6,21 @@ import asyncio
 import base64
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from app.clock import Clock, now_ms
+from app.envelope import Limits
 from app.errors import PurgeInProgress
 from app.gateway.authorization import ANYONE
 from app.gateway.maintenance import Maintenance
 from app.gateway.model import DeadLetter, DeadLetterFilter
 from app.gateway.routing import Policy, Route
 from tests.harness.world import JOB, Process, World, data, draft, until
+from tests.suites.publish import envelope_of
 
 SHORT = 0.4
 """A lease that a test lets expire."""
@@ -155,6 +158,22 @@ class TestDeadLetters:
         error = "attempts exhausted" if "expiries" in world.broker.untold else "lease expired"
         assert (letter.reason, letter.error, letter.attempts) == ("failed", error, 2)
         assert json.loads(letter.record)["attempts"] == 2
+        assert await process.is_empty()
+
+    @pytest.mark.parametrize("verb", ["reject", "nack"])
+    async def test_a_message_of_the_largest_size_is_dead_lettered_whatever_its_error(
+        self, world: World, verb: str
+    ) -> None:
+        process = await world.process(policy=Policy(max_attempts=1))
+        largest = min(Limits().max_message_bytes, process.capabilities.max_body_bytes or math.inf)
+        body = envelope_of(int(largest), world.queue)
+        error = 'no "customer" ü ' * 1_000
+        await process.publish_body(body)
+        assert await getattr(process, verb)(await process.one(), error=error, exception="LookupError") == [None]
+        (letter,) = await is_dead(process)
+        record = json.loads(letter.record)
+        assert error.startswith(letter.error or "") and record["data"] == json.loads(body)["data"]
+        assert (record["dead_letter"]["exception"], record["attempts"]) == ("LookupError", int(verb == "nack"))
         assert await process.is_empty()
 
     async def test_a_message_that_came_with_its_attempts_spent(self, world: World) -> None:

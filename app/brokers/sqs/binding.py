@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.brokers.binding import DeadRecord, Delivery, DeliveryLimit, NativeQueue, Outcome, Outgoing, QueueStats
@@ -129,7 +130,8 @@ class SqsBinding:
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """To ``<queue>-dlq``; otherwise like :meth:`publish`."""
-        return await publish(self._client, _queue(queue).dead, records, dead_entry, self._settings.max_body_bytes)
+        most = self._settings.max_body_bytes
+        return await publish(self._client, _queue(queue).dead, records, partial(dead_entry, max_bytes=most), most)
 
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """The entry of :meth:`publish`, without its id."""

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.brokers.binding import NO_HEADERS, DeadRecord, Outgoing
 from app.brokers.envelope_fields import envelope_fields
@@ -83,15 +84,21 @@ def entry(queue: SqsQueue, message: Outgoing) -> Entry:
     return made
 
 
-def dead_entry(queue: SqsQueue, record: Outgoing) -> Entry:
+def dead_entry(queue: SqsQueue, record: Outgoing, max_bytes: int) -> Entry:
     """A record in the queue of dead letters ``queue``. In a FIFO queue each has a message group of its own, because a
-    received message hides the others of its group."""
+    received message hides the others of its group.
+
+    One of more than ``max_bytes`` has only the attributes that the message had when it was received.
+    """
     made = _entry(record)
-    if queue.fifo:
+    if size_of(record, made) > max_bytes:
+        made = _entry(replace(record, is_envelope=False))
+    elif queue.fifo:
         carried = record.carried if isinstance(record.carried, NativeParts) else None
         attributes = made.setdefault("MessageAttributes", {})
         if carried is not None and carried.group and len(attributes) < MAX_ATTRIBUTES:
             attributes[GROUP_ATTRIBUTE] = _text(carried.group)
+    if queue.fifo:
         made["MessageGroupId"] = made["MessageDeduplicationId"] = uuid4().hex
     return made
 

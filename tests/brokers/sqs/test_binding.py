@@ -285,6 +285,7 @@ async def test_what_ended_the_receive_before_decides_what_the_next_one_reports()
     service: Any = Strict(now)
     settler = SqsSettler(service, lambda: now)
     queue = queue_of("q", {})
+    handle = ""
 
     def report(count: int) -> tuple[int, bool, bool]:
         nonlocal handle
@@ -293,7 +294,6 @@ async def test_what_ended_the_receive_before_decides_what_the_next_one_reports()
         handle = delivery.handle
         return delivery.delivery_count, delivery.redelivered, delivery.expired
 
-    handle = ""
     assert report(1) == (1, False, False)
     assert await settler.release(queue, [handle], 0, failed=False) == [None]
     assert kinds(await settler.release(queue, [handle], 0, failed=False)) == [LeaseLost], "it is given back once"
@@ -358,6 +358,27 @@ class SlowClient(SqsClient):
         answer = await super().unbounded(operation, **parameters)
         self.now += 10_000 * (operation == "ReceiveMessage")
         return answer
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
+async def test_a_foreign_message_of_amazons_largest_size_is_dead_lettered(elastic: Server, queue: str) -> None:
+    """Neither the error nor a block fits beside it: the body goes as it is, without the attributes of a record."""
+    world = World(SqsBroker(elastic, STANDARD), queue)
+    try:
+        process = await world.process(policy=Policy(max_attempts=1))
+        made = body(size=1_048_576 - len(body()))
+        await world.broker.inject(queue, made)
+        assert await process.nack(await process.one(), error="no room") == [None]
+
+        async def is_dead() -> bool:
+            return list(await world.broker.dead(queue)) == [made]
+
+        await until(is_dead)
+        assert await process.is_empty()
+        (letter,) = await process.dead()
+        assert letter.record == made
+    finally:
+        await world.close()
 
 
 @pytest.fixture
