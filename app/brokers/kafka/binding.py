@@ -30,7 +30,7 @@ from app.brokers.kafka.url import KafkaSettings, settings_of
 from app.brokers.kafka.warnings import queue_warnings
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeWrite
-from app.clock import Clock
+from app.clock import Clock, steady_ms
 from app.errors import BabelgateError, BrokerRejected, ConfigError, UnsupportedByBroker
 from app.runtime import turns
 
@@ -56,7 +56,9 @@ class KafkaBinding:
 
     lists_foreign = True
 
-    def __init__(self, name: str, settings: KafkaSettings, clock: Clock, timeout_seconds: float) -> None:
+    def __init__(
+        self, name: str, settings: KafkaSettings, clock: Clock, timeout_seconds: float, steady_clock: Clock = steady_ms
+    ) -> None:
         self.name = name
         self.timeout_seconds = timeout_seconds
         self._clock = clock
@@ -68,7 +70,7 @@ class KafkaBinding:
         self._share_lock_seconds = settings.share_lock_seconds
         self._static = settings.instance_id is not None
         self._shares = False
-        self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock)
+        self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
         self._publisher = KafkaPublisher(self._producer, self._admin, clock, self._tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
         self._inspector = KafkaInspector(self._admin, self._reader, self._dead_letters, self._leased, clock)

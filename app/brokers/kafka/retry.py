@@ -45,7 +45,9 @@ class KafkaReinjector:
     ``moved``: how many records this process has moved.
     """
 
-    def __init__(self, settings: KafkaSettings, admin: KafkaAdmin, producer: KafkaProducer, clock: Clock) -> None:
+    def __init__(
+        self, settings: KafkaSettings, admin: KafkaAdmin, producer: KafkaProducer, clock: Clock, steady_clock: Clock
+    ) -> None:
         self.broker = admin.broker
         self.moved = 0
         self._enabled = settings.reinject
@@ -63,7 +65,7 @@ class KafkaReinjector:
         }
         self._admin = admin
         self._producer = producer
-        self._clock = clock
+        self._clocks = clock, steady_clock
         self._watched: Cache[str, KafkaQueue] = Cache(_WATCHED_BYTES, _WATCHED_ENTRY_BYTES)
         """The queues used last, which may have tiers."""
         self._served: dict[str, KafkaQueue] = {}
@@ -158,7 +160,7 @@ class KafkaReinjector:
                 if self._member is not None:
                     self._member.tiers = tiers
                 elif tiers:
-                    self._member = TierMember(self.broker, self._settings, tiers, self.move, self._clock)
+                    self._member = TierMember(self.broker, self._settings, tiers, self.move, *self._clocks)
                     self._member.start()
                     has_group = partial(self._admin.commits.is_answered, GROUP)
                     self._guarding = asyncio.create_task(

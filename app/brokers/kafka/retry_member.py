@@ -18,7 +18,7 @@ from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.errors import MISSING_TOPIC, translate
 from app.brokers.kafka.membership import ABSENT_SECONDS, STATISTICS_MS, Membership
 from app.brokers.kafka.message import Identity, Written, identity, reinjected
-from app.clock import Clock, steady_ms
+from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
@@ -63,7 +63,7 @@ class TierMember:
         tiers: Mapping[str, float],
         move: Move,
         clock: Clock,
-        steady_clock: Clock = steady_ms,
+        steady_clock: Clock,
     ) -> None:
         """``clock``: Unix ms, like the dates of records. ``steady_clock``: ms of a clock that no one sets."""
         self.tiers = tiers

@@ -13,10 +13,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.brokers.binding import Outgoing
 from app.brokers.kafka.admin import ADDED_BYTES
-from app.brokers.kafka.binding import KafkaBinding, connect
+from app.brokers.kafka.binding import KafkaBinding
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.retry import GROUP
-from app.clock import now_ms
+from app.brokers.kafka.url import settings_of
+from app.clock import now_ms, steady_ms
 from app.errors import BodyTooLarge, BrokerRejected
 from tests.brokers.kafka.harness import binding, create, limit_bytes, read, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
@@ -31,7 +32,7 @@ APPENDED = {"message.timestamp.type": "LogAppendTime"}
 
 
 class Clock:
-    """The time here, and so many milliseconds ``ahead``."""
+    """The time here, and so many milliseconds ``ahead``: of both clocks, as when that time has passed."""
 
     def __init__(self) -> None:
         self.ahead = 0
@@ -39,13 +40,18 @@ class Clock:
     def __call__(self) -> int:
         return now_ms() + self.ahead
 
+    def steady(self) -> int:
+        return steady_ms() + self.ahead
+
 
 @asynccontextmanager
 async def with_clock(server: KafkaServer, clock: Clock) -> AsyncIterator[KafkaBinding]:
-    opened = connect("kafka", server.url(), {"timeout_seconds": 30}, clock)
-    await opened.open()
-    yield opened
-    await opened.close()
+    opened = KafkaBinding("kafka", settings_of(server.url(), {}), clock, 30, clock.steady)
+    try:
+        await opened.open()
+        yield opened
+    finally:
+        await opened.close()
 
 
 async def made(server: KafkaServer, topic: str, config: Mapping[str, str], partitions: int = 1) -> None:
