@@ -27,6 +27,10 @@ _LOOK_SECONDS = 10.0
 """How often unused connections are looked for."""
 
 _CLOSE_SECONDS = 3.0
+MAX_OPENING = 8
+"""Connections that are opened at a time. Opening one takes the client library some 30 ms of CPU: a hundred at once take
+so long that none is open in the time of a call, and the event loop has no time for anything else."""
+
 _MAX_CONNECTS = 1_000
 """Pauses after a failed attempt that are remembered, each for one kind of work on one queue."""
 
@@ -88,6 +92,7 @@ class ServiceBusConnections:
         self._handlers: OrderedDict[HandlerKey, Handler] = OrderedDict()
         self._connects: OrderedDict[HandlerKey, SharedConnect[Handler | BabelgateError]] = OrderedDict()
         self._closing: BackgroundTasks[None] = BackgroundTasks()
+        self._opening = asyncio.Semaphore(MAX_OPENING)
         self._closed = False
         self._looked_at = 0.0
 
@@ -229,7 +234,8 @@ class ServiceBusConnections:
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if kind == "delete" else ServiceBusReceiveMode.PEEK_LOCK
             client = namespace.get_queue_receiver(entity, receive_mode=mode)
         try:
-            socket = await self.open(client)
+            async with self._opening:
+                socket = await self.open(client)
         except BrokerUnavailable:
             raise
         except BabelgateError as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from app.brokers.binding import Delivery
 from app.brokers.bounded import GRACE_SECONDS
+from app.brokers.connect import CONNECT_SECONDS
 from app.brokers.servicebus.client import Handler, ServiceBusConnections
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.link import LockedMessage, ReceiveLink
@@ -50,7 +51,10 @@ class ServiceBusReceiver:
 
     async def _reserve(self, pump: _Pump, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         try:
-            handler = await self._connections.taken("receive", entity)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                handler = await self._connections.taken("receive", entity)
+        except TimeoutError:
+            raise BrokerUnavailable(self._connections.broker, f"no connection within {CONNECT_SECONDS:g} s") from None
         except Exception as error:
             raise translate(error, self._connections.broker, written=False) from error
         until = asyncio.get_running_loop().time() + wait_seconds + self._connections.timeout_seconds - GRACE_SECONDS

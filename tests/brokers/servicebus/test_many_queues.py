@@ -11,12 +11,16 @@ import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.servicebus.binding import ServiceBusBinding
+from app.brokers.servicebus.client import MAX_OPENING
 from app.brokers.servicebus.locks import QueueLocks
 from app.brokers.servicebus.sessions import QueueSessions
 from app.brokers.servicebus.url import settings_of
 from app.clock import now_ms
+from app.errors import BrokerUnavailable
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
-from tests.harness.world import until
+from tests.brokers.servicebus.harness import binding
+from tests.harness.proxy import proxy
+from tests.harness.world import kinds, until
 
 pytestmark = pytest.mark.servicebus
 
@@ -76,6 +80,21 @@ async def test_locks_of_ever_new_queues_are_forgotten_and_held_ones_are_settled(
     await few_links(emulator, queues)
     assert few.outstanding(held, [delivery.handle]) == [True]
     assert await few.ack(held, [delivery.handle]) == [None]
+
+
+async def test_few_connections_are_opened_at_once(emulator: ServiceBusEmulator, queue: str) -> None:
+    """All that are wanted at once would take each other the time in which a call must be answered."""
+    async with (
+        proxy("127.0.0.1", emulator.port) as between,
+        binding(emulator.url(between.port), {"timeout_seconds": 1}) as one,
+    ):
+        before = between.connections
+        between.hold_replies = True
+        queues = [one.native_queue(f"{queue}-{number}", {}) for number in range(3 * MAX_OPENING)]
+        outcomes = await asyncio.gather(*(one.publish(each, [Outgoing(b"{}")]) for each in queues))
+        assert kinds([outcome for each in outcomes for outcome in each]) == [BrokerUnavailable] * len(queues)
+        assert between.connections - before <= MAX_OPENING
+        between.hold_replies = False
 
 
 async def test_sessions_of_ever_new_queues_are_forgotten_and_held_ones_are_settled(
