@@ -1,8 +1,9 @@
-"""Optional protocols of bindings: what the settings of a broker do to messages that it has accepted."""
+"""Optional protocols of bindings: settings of a broker that drop what it has accepted, and files that it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from app.brokers.binding import NativeQueue
@@ -19,3 +20,12 @@ class WarnsOfQueues(Protocol):
         where it keeps them for less. Empty for a queue that does not exist, and where the broker may not be asked. At
         most 2 s. Raises BrokerUnavailable.
         """
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A broker that is files of this machine. The start-up checks see whether they can be written."""
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The files, which are created in directories that must exist."""

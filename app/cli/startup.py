@@ -32,9 +32,13 @@ class BrokerState:
 
 def setting_warnings(settings: Settings, routes: Sequence[tuple[str, Route]]) -> list[str]:
     """The warnings that need no broker. ``routes``: each configured rule and its route."""
+    from app.clock import now_ms
     from app.gateway.route_warnings import unused
+    from app.server.certificate import date_warnings
 
     found = []
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        found += date_warnings(settings.tls_cert, settings.tls_key, now_ms())
     if settings.auth is None:
         found.append("no auth is configured: every program on this machine can use the gateway")
     elif settings.auth == "none" and not settings.is_loopback:

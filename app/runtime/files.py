@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Self
 
@@ -12,12 +13,18 @@ from app.errors import ConfigError
 
 
 def check_writable(directory: Path, key: str) -> None:
-    """Raise ConfigError naming ``key`` where this process can neither write to ``directory`` nor create it."""
+    """Raise ConfigError naming ``key`` where this process can neither write to ``directory`` nor create it.
+
+    Writes a file without a name, which leaves nothing: permissions alone do not say what a file system refuses.
+    """
     nearest = next(each for each in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(each))
     if not nearest.is_dir():
         raise ConfigError(key=key, reason=f"{directory}: {nearest} is not a directory")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigError(key=key, reason=f"{directory}: {nearest} cannot be written")
+    try:
+        with TemporaryFile(dir=nearest) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise ConfigError(key=key, reason=f"{directory}: {nearest} cannot be written: {error.strerror}") from None
 
 
 class FileLock:

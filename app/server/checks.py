@@ -6,11 +6,13 @@ another process may take one at any time.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from app.brokers.binding import Binding
+from app.brokers.settings import KeepsFiles
 from app.clock import now_ms
 from app.config.settings import Settings
 from app.config.token_keys import check_token_keys
@@ -43,6 +45,22 @@ class Candidate:
 def brokers(candidate: Candidate) -> object:
     """Each broker's URL and options are valid, and its client is installed."""
     return candidate.bindings
+
+
+def broker_files(candidate: Candidate) -> None:
+    """The files of embedded brokers can be written, or created in a directory that exists."""
+    settings = candidate.settings
+    for name, binding in candidate.bindings.items():
+        for file in binding.files if isinstance(binding, KeepsFiles) else ():
+            key, directory = f"brokers.{name}.url", file.parent
+            if not directory.is_dir():
+                if directory == settings.state_dir.absolute() and not settings.token_keys:
+                    # It is created with the token key, which has a check of its own, before the brokers are opened.
+                    continue
+                raise ConfigError(key=key, reason=f"{file}: {directory} is not a directory")
+            check_writable(directory, key)
+            if file.exists() and not (file.is_file() and os.access(file, os.R_OK | os.W_OK)):
+                raise ConfigError(key=key, reason=f"{file} is not a file that can be written")
 
 
 def idempotency_store(candidate: Candidate) -> object:
@@ -100,6 +118,7 @@ def peer_sockets(candidate: Candidate) -> None:
 
 CHECKS: Sequence[Callable[[Candidate], object]] = (
     brokers,
+    broker_files,
     idempotency_store,
     routes,
     tls,

@@ -23,12 +23,14 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from app import __version__
+from app.clock import now_ms
 from app.cluster.workers import workers_directory
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.gateway.route_warnings import unused
 from app.gateway.routing import Route
 from app.observe import logs
+from app.server.certificate import date_warnings
 from app.server.healthcheck import reachable
 from app.server.lifecycle import GracefulStop, ignore_reload
 from app.server.protocol import GatewayProtocol
@@ -186,6 +188,9 @@ def _prepare(settings: Settings) -> list[tuple[str, Route]]:
 
     routes = check_settings(settings)
     token_keys(settings)
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        for warning in date_warnings(settings.tls_cert, settings.tls_key, now_ms()):
+            log.warning(warning)
     for warning in unused(key for key, _ in routes):
         log.warning("route never used", reason=warning)
     return routes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ GRPC = OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 RABBIT = "brokers: {r: 'amqp://127.0.0.1:1'}\n"
 KEYS = "token_keys: [{id: a, secret: a secret of thirty-two characters}]\n"
 
+# Nobody can create a file in /proc, not even root, to whom its permissions allow it.
 BAD = [
     ("nonsense: 1", {}, "nonsense"),
     ("[]", {}, "{file}"),
@@ -30,6 +32,11 @@ BAD = [
     ("brokers: {a: 'nonsense://h'}", {}, "brokers.a.url"),
     ("queues: {a: {broker: b}}", {}, "queues.a.broker"),
     ("queues: {a: {broker: local, nonsense: 1}}", {}, "queues.a.nonsense"),
+    ("brokers: {local: 'sqlite:///{directory}/missing/x.db'}", {}, "brokers.local.url"),
+    ("brokers: {local: 'sqlite:///{file}/x.db'}", {}, "brokers.local.url"),
+    ("brokers: {local: 'sqlite:///{bad_key}'}", {}, "brokers.local.url"),
+    ("brokers: {local: 'sqlite:////proc/x.db'}", {}, "brokers.local.url"),
+    (KEYS + "state_dir: {directory}/missing", {}, "brokers.local.url"),
     (RABBIT + "idempotency: {store: r}", {}, "idempotency.store"),
     ("state_dir: {file}/state", {}, "state_dir"),
     ("state_dir: {bad_key}", {}, "state_dir"),
@@ -39,6 +46,9 @@ BAD = [
     ("tls_cert: {directory}/server.crt\ntls_key: {directory}/ca.key", {}, "tls_cert"),
     ("tls_cert: {file}\ntls_key: {directory}/server.key", {}, "tls_cert"),
     ("journal: {landing: '{file}/journal'}", {}, "journal.landing"),
+    ("journal: {landing: /proc/journal}", {}, "journal.landing"),
+    ("journal: {landing: '{directory}/landed'}", {}, "journal.landing"),
+    ("journal: {landing: '{directory}/journal', open_directory: /proc/journal}", {}, "journal.open_directory"),
     ("journal: {landing: 'nonsense://bucket'}", {}, "journal.landing"),
     ("journal: {landing: '{directory}/journal', open_directory: '{file}/open'}", {}, "journal.open_directory"),
     ("peers: {addresses: ['127.0.0.1:1'], listen: '127.0.0.1:2'}", {}, "token_keys"),
@@ -75,10 +85,13 @@ def files(directory: Path) -> set[Path]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with certificates, a file that is none, and a token key that is too short."""
+    """A directory with certificates, a file that is none, a token key that is too short, and a place for a journal
+    in which a directory of its own is a file."""
     directory = tmp_path_factory.mktemp("configuration")
     certify(directory)
     (directory / "file").write_text("x")
+    (directory / "landed").mkdir()
+    (directory / "landed" / ".incoming").write_text("x")
     (directory / "bad_key").mkdir()
     (directory / "bad_key" / "token.key").write_text("00")
     return directory
@@ -124,6 +137,22 @@ def test_what_is_good_is_accepted_and_makes_nothing(tmp_path: Path, variables: d
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("BROKER ")
     assert files(tmp_path) == before
+
+
+def test_a_certificate_that_ends_soon_is_warned_of_by_both(tmp_path: Path) -> None:
+    """The one of the tests is valid for two days. ``serve`` ends here because its port is taken."""
+    certify(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        lines = ["state_dir: {0}", "tls_cert: {0}/server.crt", "tls_key: {0}/server.key", "port: {1}", "default: null"]
+        text = "\n".join(lines).format(tmp_path, taken.getsockname()[1])
+        (tmp_path / "babelgate.yaml").write_text(text)
+        environ = environment(tmp_path, {})
+        checked = program.run("check-config", "--offline", "--strict", environ=environ)
+        served = program.run("serve", environ=environ)
+    warning = f"tls_cert: the certificate in {tmp_path}/server.crt expires on "
+    assert (checked.returncode, served.returncode) == (1, 1)
+    assert warning in checked.stderr.decode()
+    assert warning in served.stdout.decode()
 
 
 ORDERS = "queues:\n  '*': {broker: local}\n  orders.*: {broker: local}\n"

@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from app.brokers import cursor as cursors
@@ -74,7 +75,8 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Sq
 
 
 class SqliteBinding:
-    """One file. Implements Binding, Peeks, Purges, DeadLetters, DeadStore, Lists, ReportsVersion and KeepsKeys.
+    """One file. Implements Binding, Peeks, Purges, DeadLetters, DeadStore, Lists, ReportsVersion,
+    KeepsFiles and KeepsKeys.
 
     A write returns after its commit. It waits for other processes at most the file's ``busy_timeout_seconds`` per
     transaction (BrokerUnavailable), and as a whole at most ``timeout_seconds`` (OutcomeUnknown). A full or read-only
@@ -97,6 +99,11 @@ class SqliteBinding:
     @property
     def server_version(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """The database and those that SQLite and the writers keep beside it."""
+        return [Path(self._file.path + suffix) for suffix in ("", "-wal", "-shm", "-turn")]
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         OptionMap(options).finish(" for a queue in SQLite")

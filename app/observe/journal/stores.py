@@ -69,7 +69,8 @@ class Directory:
         self._compression = compression
 
     def check(self) -> None:
-        check_writable(self._path, _KEY)
+        for directory in (self._path, self._path / _INCOMING):
+            check_writable(directory, _KEY)
 
     def prepare(self) -> None:
         incoming = self._path / _INCOMING
