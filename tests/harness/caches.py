@@ -138,7 +138,7 @@ def _table(number: int) -> tuple[bytes]:
 
 
 def _entry_of_others(number: int) -> tuple[Any, float]:
-    return ("topic", EntryId(10**12 + number, 10**12 + 2 * number)), number / 7
+    return (_text(number, 300), EntryId(10**12 + number, 10**12 + 2 * number)), number / 7
 
 
 CACHES = [
@@ -192,7 +192,7 @@ CACHES = [
     Remembered("app.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
     Remembered("app.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
     Remembered(
-        "app.brokers.pulsar.consumers._acked_for_others", "entries acked for others", "Pulsar queue", _entry_of_others
+        "app.brokers.pulsar.client.acked_for_others", "entries acked for others", "Pulsar broker", _entry_of_others
     ),
     Remembered(
         "app.brokers.servicebus.binding._unconfirmed",

@@ -18,6 +18,7 @@ from app.brokers.pulsar import wire
 from app.brokers.pulsar.connection import PulsarConnection
 from app.brokers.pulsar.errors import NOT_FOUND, PulsarError, translate
 from app.brokers.pulsar.url import PulsarSettings
+from app.brokers.pulsar.wire import EntryId
 from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime.background import BackgroundTasks
 from app.runtime.cache import Cache
@@ -33,6 +34,9 @@ _FRESH_SECONDS = 60.0
 _TOPICS_BYTES = 4 * 1024 * 1024
 _PARTITIONS_BYTES = 4 * 1024 * 1024
 _PARTITIONS_ENTRY_BYTES = 384
+_ACKED_BYTES = 32 * 1024 * 1024
+_ACKED_ENTRY_BYTES = 900
+"""Most bytes of an entry: its numbers, its topic, whose name has some 300 characters, and the places in the table."""
 
 PARTITION = "-partition-"
 """Before the number of a partition, in the name of its topic."""
@@ -58,6 +62,9 @@ class PulsarClient:
         self._connections: dict[_Address, PulsarConnection] = {}
         self._owners: Cache[str, PulsarConnection] = Cache(_TOPICS_BYTES)
         self._partitions: Cache[str, tuple[float, int]] = Cache(_PARTITIONS_BYTES, _PARTITIONS_ENTRY_BYTES)
+        self.acked_for_others: Cache[tuple[str, EntryId], float] = Cache(_ACKED_BYTES, _ACKED_ENTRY_BYTES)
+        """Entries that other processes received and this one acknowledges, by their topics: the loop's time until which
+        they may still arrive; infinite before the broker's receipt."""
         self._service = _Address(*settings.hosts[0])
         """The address of the URL that answered last."""
         self._replacing: BackgroundTasks[None] = BackgroundTasks()

@@ -14,15 +14,10 @@ from app.brokers.pulsar.consumer import Counts, Entry, Handle, Taken, TopicConsu
 from app.brokers.pulsar.url import PulsarQueue
 from app.brokers.pulsar.wire import EntryId
 from app.errors import BrokerUnavailable
-from app.runtime.cache import Cache
 
 _CROSSING_SECONDS = 5.0
 """How long after an acknowledgement its message may still arrive. A consumer of another process that ends makes the
 broker read its messages again, and what it has read it sends, also when that is acknowledged meanwhile."""
-
-_ACKED_BYTES = 4 * 1024 * 1024
-_ACKED_ENTRY_BYTES = 500
-"""Most bytes of a remembered entry: its numbers, and the places in the table. Its consumer has the topic."""
 
 
 class QueueConsumers:
@@ -46,9 +41,7 @@ class QueueConsumers:
         self._numbers = itertools.count(1)
         self._woken: set[asyncio.Future[None]] = set()
         self._listening = asyncio.Lock()
-        self._acked_for_others: Cache[tuple[str, EntryId], float] = Cache(_ACKED_BYTES, _ACKED_ENTRY_BYTES)
-        """Entries that other processes received and this one acknowledges: the loop's time until which they may still
-        arrive; infinite before the broker's receipt."""
+        self._acked_for_others = client.acked_for_others
 
     async def listen(self) -> None:
         """Have a consumer of each topic of the queue."""
