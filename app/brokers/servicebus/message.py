@@ -125,8 +125,8 @@ def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
         if name not in CONTRACT and name not in _DEAD:
             properties[name] = value
     if carried is not None:
-        for name, value in carried.properties.items():
-            properties.setdefault(name, value)
+        # Among the headers they are texts.
+        properties |= carried.properties
         for name, value in carried.fields.items():
             fields.setdefault(name, value)
     if properties:
@@ -203,6 +203,8 @@ def read(message: Any) -> AmqpMessage:
                 headers[name] = _text(value) or ""
             else:
                 others[name] = _typed(value)
+                if value is not None:
+                    headers[name] = str(value).lower() if isinstance(value, bool) else str(value)
     fields: Fields = {}
     foreign: Fields = {}
     shown: dict[str, Any] = {}

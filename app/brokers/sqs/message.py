@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -136,10 +137,10 @@ def read(message: Mapping[str, Any]) -> Read:
                 continue
             if name == GROUP_ATTRIBUTE:
                 group = attribute.get("StringValue")
-            elif kind.partition(".")[0] == "String":
-                headers[name] = str(attribute.get("StringValue", ""))
             else:
-                others[name] = _sendable(attribute)
+                headers[name] = _shown(attribute)
+                if kind.partition(".")[0] != "String":
+                    others[name] = _sendable(attribute)
     return Read(
         message["MessageId"],
         message["ReceiptHandle"],
@@ -165,11 +166,12 @@ def _entry(message: Outgoing) -> Entry:
     if (found := forbidden(body)) is not None:
         raise ValueError(f"Amazon SQS does not carry the character U+{ord(found):04X}")
     attributes = _contract(message) if message.is_envelope else {}
-    _add_headers(attributes, message.headers.items(), strict=message.failure is None and message.carried is None)
-    if isinstance(message.carried, NativeParts):
-        for name, attribute in message.carried.attributes.items():
-            if len(attributes) < MAX_ATTRIBUTES:
-                attributes.setdefault(name, dict(attribute))
+    typed = message.carried.attributes if isinstance(message.carried, NativeParts) else NO_OTHERS
+    headers = [each for each in message.headers.items() if each[0] not in typed]
+    _add_headers(attributes, headers, strict=message.failure is None and message.carried is None)
+    for name, attribute in typed.items():
+        if len(attributes) < MAX_ATTRIBUTES:
+            attributes.setdefault(name, dict(attribute))
     return {"MessageBody": body, "MessageAttributes": attributes} if attributes else {"MessageBody": body}
 
 
@@ -210,6 +212,18 @@ def _add_headers(attributes: Attributes, headers: Any, *, strict: bool) -> None:
 
 def _text(value: str) -> dict[str, Any]:
     return {"DataType": "String", "StringValue": value}
+
+
+def _shown(attribute: Mapping[str, Any]) -> str:
+    """The value of an attribute as a header's text. Bytes that are no UTF-8 are shown in Base64."""
+    value = attribute.get("StringValue")
+    if value is None:
+        binary: bytes = attribute.get("BinaryValue", b"")
+        try:
+            return binary.decode()
+        except UnicodeDecodeError:
+            return b64encode(binary).decode()
+    return str(value)
 
 
 def _sendable(attribute: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -396,6 +396,8 @@ class TestNativeFields:
             native.name, [{"body": encoded, "reply_to": "answers", "group_id": "g", "application_properties": others}]
         )
         (delivery,) = await one.reserve(native, 1, 20, 60)
+        shown = {"flag": "true", "count": str(2**40), "ratio": "0.5", "text": "ä"}
+        assert delivery.headers == shown
         copy = Outgoing(
             delivery.body, delivery.headers, failure=LastFailure(1), carried=delivery.carried, delay_seconds=0.01
         )
