@@ -181,7 +181,9 @@ async def test_frames_arrive_in_pieces_of_any_size() -> None:
         if octet % 16 == 0:
             await asyncio.sleep(0)
     reader.eof_received()
-    assert [type(frame) for _, frame in await reading] == [spec.Basic.ConsumeOk]
+    # A busy machine takes more than a second for the pieces, and there is a heartbeat for each.
+    passed = [type(frame) for _, frame in await reading if not isinstance(frame, Heartbeat)]
+    assert passed == [spec.Basic.ConsumeOk]
     assert (len(kept.methods), kept.bodies) == (1, [body])
 
 
