@@ -104,7 +104,7 @@ class Watchdog:
         self._now = now
         self._since: float | None = None
 
-    def is_healthy(self) -> None:
+    def reset(self) -> None:
         """The client has its group, or needs none."""
         self._since = None
 
@@ -130,7 +130,7 @@ async def guard(
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         if is_healthy():
-            watchdog.is_healthy()
+            watchdog.reset()
         elif watchdog.is_absent(answered=await is_answered()) and not is_healthy():
-            watchdog.is_healthy()
+            watchdog.reset()
             replace()

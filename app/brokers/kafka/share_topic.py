@@ -190,7 +190,7 @@ class ShareTopic:
         """Close the members that stay without the group. ``answered``: the cluster has just answered another client."""
         for each in self.free:
             if each.joined:
-                each.watchdog.is_healthy()
+                each.watchdog.reset()
             elif each.watchdog.is_absent(answered=answered):
                 each.close()
                 self.drop(each)

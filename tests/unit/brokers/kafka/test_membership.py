@@ -89,5 +89,5 @@ def test_a_member_begins_anew() -> None:
     watchdog = Watchdog(clock)
     assert not watchdog.is_absent(answered=True)
     clock.now += ABSENT_SECONDS
-    watchdog.is_healthy()
+    watchdog.reset()
     assert not watchdog.is_absent(answered=True)
