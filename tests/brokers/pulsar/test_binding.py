@@ -275,3 +275,36 @@ async def test_policies_that_lose_messages_are_warned_of(
 async def test_without_the_admin_interface_topics_have_no_warnings(server: PulsarServer, queue: str) -> None:
     async with binding(server.url().partition("?")[0]) as one:
         assert await one.queue_warnings(one.native_queue(queue, {}), 60) == []
+
+
+async def test_nothing_is_copied_while_the_broker_does_not_answer(
+    server: PulsarServer, other: PulsarBinding, queue: str
+) -> None:
+    """Whether the copy was stored would not be known, and both it and the original be delivered."""
+    async with binding(server.url(), {"timeout_seconds": 5}) as one:
+        native = one.native_queue(queue, {})
+        await other.publish(native, [Outgoing(made(1))])
+        assert await one.publish(native, [Outgoing(made(2))]) == [None]
+        taken: list[Delivery] = []
+        while len(taken) < 2:
+            taken += await one.reserve(native, 2 - len(taken), 20, 30)
+        kept, returned = taken
+
+        async def gave_back() -> list[Outcome]:
+            return list(await one.release(native, [returned.handle], 0, failed=False))
+
+        server.pause()
+        try:
+            assert [type(outcome) for outcome in await gave_back()] == [BrokerUnavailable], "nothing was written"
+        finally:
+            server.resume()
+
+        async def is_given_back() -> bool:
+            return await gave_back() == [None]
+
+        await until(is_given_back)
+        assert await one.ack(native, [kept.handle]) == [None]
+        (again,) = await other.reserve(native, 10, 20, 30)
+        assert again.body == returned.body
+        assert await other.ack(native, [again.handle]) == [None]
+        assert await other.reserve(native, 10, 0, 30) == []
