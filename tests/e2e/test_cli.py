@@ -609,7 +609,7 @@ default: {broker: rabbit, profile: ojs}
         }
 
     @pytest.mark.parametrize(
-        "auth", ["", "auth: {tokens: [{name: a, sha256: %s, rights: {'*': [send]}}]}" % ("0" * 64)]
+        "auth", ["", "auth: {tokens: [{name: a, sha256: %s, rights: {'*': [send]}}]}" % ("a" * 64)]
     )
     def test_with_strict_a_warning_is_an_error(self, check, auth):
         for options in ((), ("--json",)):
