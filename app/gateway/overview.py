@@ -30,8 +30,8 @@ _WARNED_SECONDS = 30.0
 """How long the warnings about a queue are reused: programs that scale consumers read a queue every few seconds."""
 
 _WARNED_BYTES = 4 * 1024 * 1024
-_WARNED_ENTRY_BYTES = 2_048
-"""Of the warnings about a queue: a few sentences."""
+_WARNED_ENTRY_BYTES = 8_192
+"""Of the warnings about a queue: at most about twenty sentences, each once."""
 
 
 class Overview:

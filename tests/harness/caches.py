@@ -165,6 +165,12 @@ CACHES = [
         lambda n: ((_bytes(n, 900), _bytes(n, 100)), ANYONE),
     ),
     Remembered("app.gateway.gateway._accesses", "rights of callers", "process", _access),
+    Remembered(
+        "app.gateway.overview._warned",
+        "warnings about queues",
+        "process",
+        lambda n: (_text(n), (n / 7, [_text(n * 20 + each, 300) for each in range(20)])),
+    ),
     Remembered("app.gateway.routing._routes", "routes", "process", _route),
     Remembered("app.gateway.runtimes._names", "names of idle queues", "process", _plain),
     Remembered("app.gateway.ack_tokens._leases", "leases of ack tokens", "process", _lease),
