@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
-PARALLEL := --numprocesses 8 --dist loadscope --no-loadscope-reorder
+PARALLEL := --numprocesses 6 --dist loadscope --no-loadscope-reorder
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -45,7 +45,7 @@ install: .venv/installed ## install what the gateway needs in .venv
 test test-all test-fast: export PYTHONDONTWRITEBYTECODE :=
 
 # What is essential of everything, with each broker's contract on a real server. Most tests wait for leases, delays and
-# servers, so that eight at a time keep two cores busy; tests/harness/scheduling.py lets two of them compute. ARGS=-n0: one
+# servers, so that six at a time keep two cores busy; tests/harness/scheduling.py lets two of them compute. ARGS=-n0: one
 # by one.
 test: test-deps ## run what is essential of everything, on all brokers
 	$(BIN)/pytest $(PARALLEL) --only essential $(ARGS)

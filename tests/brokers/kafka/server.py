@@ -61,6 +61,8 @@ _SETTINGS = {
     "message.max.bytes": "1114112",
     "log.cleaner.dedupe.buffer.size": "8388608",
     "auto.create.topics.enable": "false",
+    # The envelopes of the tests are as old as their examples.
+    "log.retention.ms": "-1",
     # After a restart it leads its partitions soon.
     "broker.heartbeat.interval.ms": "200",
     "broker.session.timeout.ms": "3000",
