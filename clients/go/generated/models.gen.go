@@ -1207,7 +1207,11 @@ type Queue struct {
 	// StoredAs How messages are stored, by option of the route: `layout`, `profile`, `queue_type`. Without an entry the broker stores them in one way only, or its own settings decide.
 	//
 	// Examples: {"profile":"ojs","queue_type":"classic"}
-	StoredAs             map[string]string      `json:"stored_as"`
+	StoredAs map[string]string `json:"stored_as"`
+
+	// Warnings Settings of the queue with which its broker loses messages or moves them away, at most 30 seconds old. Empty also
+	// where the gateway may not ask the broker.
+	Warnings             []string               `json:"warnings"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -5284,6 +5288,14 @@ func (a *Queue) UnmarshalJSON(b []byte) error {
 		delete(object, "stored_as")
 	}
 
+	if raw, found := object["warnings"]; found {
+		err = json.Unmarshal(raw, &a.Warnings)
+		if err != nil {
+			return fmt.Errorf("error reading 'warnings': %w", err)
+		}
+		delete(object, "warnings")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -5347,6 +5359,13 @@ func (a Queue) MarshalJSON() ([]byte, error) {
 		object["stored_as"], err = json.Marshal(a.StoredAs)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'stored_as': %w", err)
+		}
+	}
+
+	if a.Warnings != nil {
+		object["warnings"], err = json.Marshal(a.Warnings)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'warnings': %w", err)
 		}
 	}
 
