@@ -32,7 +32,7 @@ async def test_property_projection(
 ) -> None:
     with suite.judged("rabbitmq", f"property_projection {queue_type}{' delayed' if delay else ''}"):
         body = (suite.folder() / projection["envelope_file"]).read_bytes()
-        async with binding(rabbit.url()) as one:
+        async with binding(rabbit.url(), {"timeout_seconds": 30}) as one:
             native = one.native_queue(queue, {"queue_type": queue_type})
             assert await one.publish(native, [Outgoing(body, {"traceparent": "00-aa-bb-01"}, delay_seconds=delay)]) == [
                 None
