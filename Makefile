@@ -70,7 +70,7 @@ broker-deps: .venv/installed-dev
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
 	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
 	@command -v mvn >/dev/null || .ci/packages maven
-	@printf 'tests.brokers.%s\n' artemis.server kafka.server sqs.elasticmq pulsar.server | xargs -n 1 -P 4 $(BIN)/python -m
+	@printf 'tests.brokers.%s\n' artemis.server kafka.server sqs.elasticmq pulsar.server | xargs -n 1 $(BIN)/python -m
 
 # What `make test` needs beside that: HAProxy, certificates, and the official conformance suite.
 test-deps: broker-deps
