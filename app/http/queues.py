@@ -70,7 +70,7 @@ def routes(gateway: Gateway) -> APIRouter:
 
         Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run` nothing is
         removed: the broker's counts of these messages are added up. Where it has no such counts the answer is 422: on
-        Azure Service Bus, in a share group of Kafka, and on Pulsar and Artemis without access to their management.
+        Azure Service Bus, and on Pulsar and Artemis without access to their management.
         """
         return views.purged(await gateway.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 

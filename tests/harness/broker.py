@@ -50,8 +50,6 @@ class Broker(ABC):
     - ``repeats_late_acks``: so it is after the deadline of the delivery, too, where the lease was extended elsewhere.
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
-    - ``blurs_purges``: what a purge counts has messages in it that were settled before.
-    - ``shows_ready``: a peek shows messages.
     - ``counts_leased``: the depth that it reports has the leased messages in it.
     - ``blurs_delayed``: it counts a delayed message as a ready one until a consumer waits for messages.
     - ``binds_deliveries``: a lease ends with the connection of its process, although any process acks.
@@ -85,8 +83,6 @@ class Broker(ABC):
     repeats_late_acks: ClassVar[bool] = True
     takes_old_receipts: ClassVar[bool] = False
     purges_leased: ClassVar[bool] = False
-    blurs_purges: ClassVar[bool] = False
-    shows_ready: ClassVar[bool] = True
     counts_leased: ClassVar[bool] = False
     blurs_delayed: ClassVar[bool] = False
     binds_deliveries: ClassVar[bool] = False
@@ -136,10 +132,6 @@ class Broker(ABC):
                 return False
         expected = {name: None if name in self.untold else count for name, count in counts.items()}
         return expected == {name: getattr(stats, name) for name in counts}
-
-    def tells_purged(self, told: int, count: int) -> bool:
-        """Whether ``told`` says that a purge has removed ``count`` messages."""
-        return told == count or (self.blurs_purges and told > count)
 
     @abstractmethod
     async def restart(self) -> None:

@@ -215,7 +215,6 @@ CACHES = [
     Remembered("app.brokers.kafka.emptiness._progress", "partitions of others", "Kafka broker", _progress),
     Remembered("app.brokers.kafka.retry._watched", "used queues", "Kafka broker", _queue),
     Remembered("app.brokers.kafka.publish._tiers", "used retry tiers", "Kafka broker", _plain),
-    Remembered("app.brokers.kafka.share_topic._accepted", "acked records", "shared Kafka queue", _plain),
     Remembered(
         "app.brokers.rabbitmq.delays.delayed_topology",
         "bindings of delays",

@@ -57,14 +57,6 @@ TABLE = (
         "The content of a message meets the type of its queue in counts of attempts and in dead letters alone.",
     ),
     Repeated(
-        _contract("kafka", "Test(Letters|Operators|Publish|Redrive|RedriveJobs)", "kafka-share"),
-        "A share group differs in what it consumes. What publishes, and what reads dead letters, is the same code.",
-    ),
-    Repeated(
-        r"tests/brokers/test_lost_replies\.py::test_a_(publish|batch)\w*\[kafka-share\b",
-        "What publishes is the same code with a share group.",
-    ),
-    Repeated(
         _contract("redis", "Test(Hung|Operators|RedriveJobs)", "redis-laravel"),
         "What the gateway asks for does not depend on the layout.",
     ),

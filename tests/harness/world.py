@@ -49,8 +49,7 @@ SIGNER = Signer(KEYS, now_ms)
 ORDINARY = Policy()
 ORDINARY_TERMS = Terms()
 PATIENCE = 60.0
-"""Seconds that a receive waits for a message that must come. The API allows 30, which a share group on a busy machine
-exceeded once."""
+"""Seconds that a receive waits for a message that must come. The API allows 30, which a busy machine may exceed."""
 
 LIMIT_SECONDS = 120.0
 """Seconds after which a test fails whose condition has not become true."""

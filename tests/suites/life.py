@@ -352,7 +352,7 @@ class TestLife:
         await process.one()
         await process.publish_all([{"n": n} for n in range(1, 6)])
         await process.publish({"n": 6}, delay_seconds=900)
-        if not world.broker.shows_ready or not isinstance(process.gateway.bindings[world.broker.name], Peeks):
+        if not isinstance(process.gateway.bindings[world.broker.name], Peeks):
             with pytest.raises(UnsupportedByBroker):
                 await process.gateway.peek(ANYONE, world.queue, 3)
             pytest.skip("this broker shows nothing without handing it out")
@@ -370,7 +370,7 @@ class TestLife:
         await process.reject(rejected)
         await process.publish({"n": 4}, delay_seconds=900)
         purged = await process.gateway.purge(ANYONE, world.queue)
-        assert world.broker.tells_purged(purged, 2 + world.broker.purges_delayed)
+        assert purged == 2 + world.broker.purges_delayed
         with contextlib.suppress(PurgeInProgress):
             assert await process.gateway.purge(ANYONE, world.queue) == 0
         left = {"in_flight": not world.broker.purges_leased, "delayed": not world.broker.purges_delayed}
@@ -386,7 +386,7 @@ class TestLife:
         await other.publish({"n": 2})
         await other.reject(await other.one())
         await other.publish({"n": 3})
-        assert world.broker.tells_purged(await process.gateway.purge(ANYONE, other.queue), 1)
+        assert await process.gateway.purge(ANYONE, other.queue) == 1
         assert await process.dead() == []
         assert data(await process.one()) == {"n": 1}
 

@@ -51,7 +51,7 @@ def test_each_group_has_tests_and_a_cause():
         ("clients/go/client.go", {"clients", "document"}),
         ("helm/babelgate/values.yaml", {"chart", "image", "processes"}),
         ("docs/api.md", {"processes"}),
-        ("tests/brokers/kafka/test_share.py", {"kafka"}),
+        ("tests/brokers/kafka/test_retry.py", {"kafka"}),
         ("tests/brokers/test_network.py", {*BROKERS, "processes"}),
         ("tests/suites/life.py", {*BROKERS}),
         ("tests/harness/groups.py", {*GROUPS}),

@@ -120,7 +120,7 @@ def test_scopes(nodeid: str, scope: str) -> None:
     ("nodeid", "servers"),
     [
         ("tests/brokers/sqlite/test_contract.py::TestLife::test_a[sqlite]", set()),
-        ("tests/brokers/kafka/test_share.py::test_a", {"kafka"}),
+        ("tests/brokers/kafka/test_retry.py::test_a", {"kafka"}),
         ("tests/e2e/test_kill.py::test_a[pulsar]", {"pulsar"}),
         ("tests/e2e/test_replicas.py::test_a[rabbitmq-ojs]", {"rabbitmq"}),
         (

@@ -23,15 +23,12 @@ from app.brokers.kafka.options import KafkaQueue, queue_of
 from app.brokers.kafka.publish import KafkaProducer, KafkaPublisher, written_of
 from app.brokers.kafka.reader import KafkaReader
 from app.brokers.kafka.retry import KafkaReinjector
-from app.brokers.kafka.share import ShareConsumer
-from app.brokers.kafka.share_group import PREVIEW
-from app.brokers.kafka.share_topic import MARGIN_SECONDS
 from app.brokers.kafka.url import KafkaSettings, settings_of
 from app.brokers.kafka.warnings import queue_warnings
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeWrite
 from app.clock import Clock, steady_ms
-from app.errors import BabelgateError, BrokerRejected, ConfigError, UnsupportedByBroker
+from app.errors import BabelgateError, BrokerRejected
 from app.runtime import turns
 
 _MAX_LEASE_SECONDS = 43_200
@@ -66,10 +63,6 @@ class KafkaBinding:
         self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
         self._reader = KafkaReader(name, settings.client, timeout_seconds)
         self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
-        self._share = ShareConsumer(name, settings, self._admin, self._producer, timeout_seconds)
-        self._share_lock_seconds = settings.share_lock_seconds
-        self._static = settings.instance_id is not None
-        self._shares = False
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
         self._publisher = KafkaPublisher(self._producer, self._admin, clock, self._tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
@@ -83,23 +76,19 @@ class KafkaBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.kafka.options.queue_of`."""
         queue = queue_of(name, options)
-        if queue.shared and self._static:
-            raise ConfigError(key="consume", reason="instance_id of the broker is expected to be missing with share")
-        self._shares = self._shares or queue.shared
         return NativeQueue(queue.name, queue, queue.dead)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
-        """The longest delay is that of the last retry tier of the route. A share group bounds leases by its lock."""
-        target = _queue(queue)
-        delays = target.retry_delays_seconds
+        """The longest delay is that of the last retry tier of the route."""
+        delays = _queue(queue).retry_delays_seconds
         longest = delays[-1] if delays else 0
         return BrokerCapabilities(
             max_delay_seconds=longest,
             max_retry_delay_seconds=longest,
-            max_lease_seconds=self._share_lock_seconds - MARGIN_SECONDS if target.shared else _MAX_LEASE_SECONDS,
+            max_lease_seconds=_MAX_LEASE_SECONDS,
             extendable=True,
-            ack_scope="owner" if target.shared else "owner_offset",
-            ordering="none" if target.shared else "key",
+            ack_scope="owner_offset",
+            ordering="key",
             native_release=False,
             delivery_count="none",
             max_body_bytes=None,
@@ -117,7 +106,7 @@ class KafkaBinding:
 
     async def close(self) -> None:
         """Leave the groups: other members get the partitions, with all that was not acked."""
-        await asyncio.gather(self._consumer.close(), self._share.close(), self._reinjector.close())
+        await asyncio.gather(self._consumer.close(), self._reinjector.close())
         await self._producer.close()
         await self._reader.close()
         self._admin.close()
@@ -127,8 +116,8 @@ class KafkaBinding:
         await self._admin.probe(PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
-        """That share groups are a preview, where a route uses one."""
-        return [PREVIEW] if self._shares else []
+        """None: what a broker may lose depends on its topics."""
+        return ()
 
     async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
         """Of the topic, its retry tiers and its dead letters. A retention is warned of below ``kept_seconds`` only, as
@@ -155,36 +144,27 @@ class KafkaBinding:
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """From the partitions that this process has; the topic stays subscribed for a second, if nothing is ready."""
-        target = self._use(queue)
-        return await (self._share if target.shared else self._consumer).reserve(target, limit, wait_seconds)
+        return await self._consumer.reserve(self._use(queue), limit, wait_seconds)
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Whether this process still has the partition of each delivery, and the delivery is not settled."""
-        target = _queue(queue)
-        return (self._share if target.shared else self._consumer).outstanding(target, handles)
+        return self._consumer.outstanding(_queue(queue), handles)
 
     async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """By a commit that changes nothing, which the group takes of its members only; or by the locks of the records,
-        as far as the connection to the broker shows that they last."""
-        target = _queue(queue)
-        return await (self._share if target.shared else self._consumer).prove(target, handles)
+        """By a commit that changes nothing, which the group takes of its members only."""
+        return await self._consumer.prove(_queue(queue), handles)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Commit the offset of the first unacked message, and in its metadata the acks behind it; or accept each."""
-        target = _queue(queue)
-        return await (self._share if target.shared else self._consumer).ack(target, handles)
+        """Commit the offset of the first unacked message, and in its metadata the acks behind it."""
+        return await self._consumer.ack(_queue(queue), handles)
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        """Return messages to their places, or to the share group. Raises ValueError for ``failed`` or a delay, which
-        Kafka cannot do."""
+        """Return messages to their places. Raises ValueError for ``failed`` or a delay, which Kafka cannot do."""
         if failed or delay_seconds:
             raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
-        target = _queue(queue)
-        if target.shared:
-            return await self._share.release(target, handles)
-        return self._consumer.release(target, handles)
+        return self._consumer.release(_queue(queue), handles)
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
@@ -197,29 +177,18 @@ class KafkaBinding:
         return await self._admin.names()
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
-        """Counts by offsets; ``in_flight`` are the leases of this process. Its retry tiers are served from then on.
-
-        The client can ask for no offsets of a share group, so that it has no depth.
-        """
+        """Counts by offsets; ``in_flight`` are the leases of this process. Its retry tiers are served from then on."""
         return await self._inspector.stats(self._use(queue))
 
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
-        """Read behind the committed offsets, without the acked messages and the leases of this process.
-
-        Raises UnsupportedByBroker for a share group, of which no client knows what is acked.
-        """
-        target = _queue(queue)
-        if target.shared:
-            reason = f"The queue {target.name!r} is consumed by a share group, whose offsets no client can ask for."
-            raise UnsupportedByBroker(code="unsupported_by_broker", pointer="", reason=reason)
-        return await self._inspector.peek(target, limit)
+        """Read behind the committed offsets, without the acked messages and the leases of this process."""
+        return await self._inspector.peek(_queue(queue), limit)
 
     async def purge(self, queue: NativeQueue) -> int:
-        """Delete the records of the topic and its retry tiers up to their ends. With a share group the number has also
-        those that were acked and are still in the log."""
+        """Delete the records of the topic and its retry tiers up to their ends."""
         target = _queue(queue)
         count, ends = await self._inspector.purge(target)
-        (self._share if target.shared else self._consumer).drop_ready(target.name, ends)
+        self._consumer.drop_ready(target.name, ends)
         return count
 
     async def read_dead(
@@ -242,7 +211,7 @@ class KafkaBinding:
         return await self._dead_letters.purge(target)
 
     def _leased(self, queue: KafkaQueue) -> Mapping[int, Collection[int]]:
-        return (self._share if queue.shared else self._consumer).leased(queue.name)
+        return self._consumer.leased(queue.name)
 
     def _use(self, queue: NativeQueue) -> KafkaQueue:
         target = _queue(queue)

@@ -45,8 +45,8 @@ LOST = _names(
     "SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH "
     "REBALANCE_IN_PROGRESS INVALID_RECORD_STATE FENCED_STATE_EPOCH _ASSIGNMENT_LOST _FENCED _MAX_POLL_EXCEEDED"
 )
-"""Answers to a commit: the partition belongs to another member of the group by now, or the broker has released the
-records of a share session, which ends with its connection."""
+"""Answers to a commit: the partition belongs to another member of the group by now. Those of share groups, which are
+not used here, are classified, too."""
 
 
 def _codes() -> dict[int, ErrorKind]:
@@ -61,10 +61,6 @@ BY_CODE = _codes()
 
 MISSING_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 """The topic, or the partition, does not exist."""
-
-_NOT_LOCKED = MISSING_TOPIC | {KafkaError._STATE}
-"""Answers to an acknowledgement of a share group: a broker that stops does not know the partition any more, and the
-client not the record."""
 
 BY_CLASS: dict[type[BaseException], ErrorKind] = {
     KafkaException: OutcomeUnknown,
@@ -81,13 +77,6 @@ def translate(error: BaseException | KafkaError, broker: str, *, written: bool) 
     """The error of this project for ``error`` of a call. ``written``: the call writes, and has begun."""
     raised = error if isinstance(error, BaseException) else KafkaException(error)
     return _ERRORS.translate(broker, raised, written=written)
-
-
-def settle_error(error: BaseException | KafkaError, broker: str) -> BabelgateError:
-    """The error of this project for ``error`` of an acknowledgement of a share group."""
-    raised = error if isinstance(error, BaseException) else KafkaException(error)
-    found = error_of(raised)
-    return LeaseLost() if found is not None and found.code() in _NOT_LOCKED else translate(raised, broker, written=True)
 
 
 def error_of(error: BaseException) -> KafkaError | None:

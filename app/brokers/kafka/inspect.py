@@ -57,13 +57,7 @@ class KafkaInspector:
         self._clock = clock
 
     async def stats(self, queue: KafkaQueue) -> QueueStats:
-        """The leases of other processes count as ready here: only these processes know them.
-
-        Of a share group neither the depth nor the age of the oldest message is known.
-        """
-        if queue.shared:
-            tiers, dead = await asyncio.gather(self._waiting(queue), self._dead_letters.count(queue))
-            return QueueStats(None, self._in_flight(queue), _count(tiers), dead)
+        """The leases of other processes count as ready here: only these processes know them."""
         ranges, tiers, dead = await asyncio.gather(
             self._ranges(queue), self._waiting(queue), self._dead_letters.count(queue)
         )
@@ -107,7 +101,7 @@ class KafkaInspector:
         return sum(map(len, self._leased(queue).values()))
 
     async def _ranges(self, queue: KafkaQueue) -> dict[Position, _Range]:
-        bounds, committed = await self._bounds(None if queue.shared else GROUP, [queue.name])
+        bounds, committed = await self._bounds(GROUP, [queue.name])
         leased = self._leased(queue)
         return {
             position: _Range(
@@ -122,14 +116,14 @@ class KafkaInspector:
         return {position: (start, max(start, end)) for position, (start, end) in bounds.items()}
 
     async def _bounds(
-        self, group: str | None, topics: Collection[str]
+        self, group: str, topics: Collection[str]
     ) -> tuple[dict[Position, tuple[int, int]], dict[Position, tuple[int, str]]]:
         """Per partition the first offset that the group has not committed, and the end; and the commits."""
         positions = await self._admin.positions(*topics)
         ends, starts, committed = await asyncio.gather(
             self._admin.offsets(positions, latest=True),
             self._admin.offsets(positions, latest=False),
-            self._admin.commits.of(group or GROUP, positions if group else ()),
+            self._admin.commits.of(group, positions),
         )
         bounds = {
             each: (max(starts[each], committed.get(each, (0, ""))[0]), ends[each])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from app.brokers.options import OptionMap, OptionReader, choice, whole
 from app.errors import ConfigError
@@ -34,8 +34,10 @@ _MAX_NAME = 249
 """https://github.com/apache/kafka/blob/trunk/clients/src/main/java/org/apache/kafka/common/internals/Topic.java"""
 
 _CREATE = choice("never", "missing")
-Consume = Literal["group", "share"]
-_CONSUME: OptionReader[Consume] = choice("group", "share")
+_NO_SHARE_GROUPS = (
+    "share groups were removed, and every topic is consumed by the consumer group; leave this option out, after the "
+    "steps in docs/upgrading.md if it was share"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,6 @@ class KafkaQueue:
     ``partitions`` and ``replication_factor`` of topics that the gateway creates; None: the broker's own defaults.
     ``create``: the gateway creates missing topics. ``retry_delays_seconds``: the delay of each retry tier, ascending;
     without any, nothing can be delayed. ``max_held``: see MAX_HELD.
-    ``consume``: by the consumer group, or by the share group.
     """
 
     name: str
@@ -54,12 +55,6 @@ class KafkaQueue:
     replication_factor: int | None = None
     retry_delays_seconds: tuple[float, ...] = RETRY_DELAYS_SECONDS
     max_held: int = MAX_HELD
-    consume: Consume = "group"
-
-    @property
-    def shared(self) -> bool:
-        """Whether the topic is consumed by the share group."""
-        return self.consume == "share"
 
     @property
     def dead(self) -> str:
@@ -88,9 +83,7 @@ def queue_of(native_name: str, options: Mapping[str, Any]) -> KafkaQueue:
     if not create:
         for key in ("partitions", "replication_factor"):
             given.refuse(key, "create: missing is expected beside it")
-    consume = given.read("consume", _CONSUME, "group")
-    if consume == "share":
-        given.refuse("max_held", "it belongs to consume: group")
+    given.refuse("consume", _NO_SHARE_GROUPS)
     queue = KafkaQueue(
         native_name,
         create,
@@ -98,7 +91,6 @@ def queue_of(native_name: str, options: Mapping[str, Any]) -> KafkaQueue:
         given.read("replication_factor", whole(1, 32767), 0) or None,
         given.read("retry_delays_seconds", _DELAYS, RETRY_DELAYS_SECONDS),
         given.read("max_held", whole(1, MAX_HELD_BOUND), MAX_HELD),
-        consume,
     )
     given.finish()
     longest = max((queue.dead, *queue.tiers), key=len)

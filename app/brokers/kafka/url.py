@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.brokers.options import BOOLEAN, TEXT, OptionMap, OptionReader, choice, whole
+from app.brokers.options import BOOLEAN, TEXT, OptionMap, OptionReader, choice
 from app.brokers.url import Tls, read_tls, read_url
 from app.errors import ConfigError
 
@@ -29,7 +29,6 @@ class KafkaSettings:
     ``group_protocol``: how the members of the consumer group agree: ``consumer`` (KIP-848) needs brokers from 4.0.
     ``instance_id``: the name of a static member, which keeps its partitions over a restart; None: a new member. Only
     with ``group_protocol`` "consumer".
-    ``share_lock_seconds``: the least time that the broker locks a record of a share group for.
     ``reinject``: this gateway moves records back from the retry tiers; otherwise another program does.
     """
 
@@ -38,7 +37,6 @@ class KafkaSettings:
     group_protocol: Protocol
     instance_id: str | None
     reinject: bool
-    share_lock_seconds: float
     tls: Tls | None
 
 
@@ -59,13 +57,13 @@ def settings_of(url: str, options: Mapping[str, Any]) -> KafkaSettings:
     protocol = given.read("group_protocol", _PROTOCOL, "consumer")
     if protocol == "classic":
         given.refuse("instance_id", "it belongs to group_protocol consumer")
+    given.refuse("share_lock_seconds", "share groups were removed; leave this option out")
     settings = KafkaSettings(
         servers=servers,
         client=client,
         group_protocol=protocol,
         instance_id=given.read("instance_id", TEXT, "") or None,
         reinject=given.read("reinject", BOOLEAN, True),
-        share_lock_seconds=given.read("share_lock_seconds", whole(15, 3_600), 30),
         tls=tls,
     )
     given.finish()

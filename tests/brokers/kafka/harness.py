@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from app.brokers.kafka.binding import KafkaBinding, connect
 from app.brokers.kafka.consumer_thread import GROUP
 from app.brokers.kafka.options import KafkaQueue, queue_of
-from app.brokers.kafka.share_group import SHARE_GROUP
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.clock import now_ms
 from tests.brokers.kafka.server import KafkaServer, kafka
@@ -24,10 +23,6 @@ from tests.harness.proxy import Proxy, proxy
 TIERS = [0.2, 0.5, 1, 2, 5, 30, 300, 900, 3601]
 STANDARD = {"create": "missing", "retry_delays_seconds": TIERS}
 """Retry tiers that are short enough for tests, and one for a message that is looked at while it waits."""
-
-
-SHARE_LOCK_SECONDS = 700
-"""How long the broker locks a record of a share group in the contract."""
 
 
 @asynccontextmanager
@@ -82,14 +77,6 @@ def set_heartbeats(port: int, session: str | None, interval: str | None) -> None
         for name, value in given.items()
     ]
     group = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=entries)
-    admin = AdminClient(settings(port))
-    admin.incremental_alter_configs([group])[group].result(60)
-
-
-def set_share(port: int, name: str, value: str) -> None:
-    """Change a setting of the share group."""
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    group = ConfigResource(ConfigResource.Type.GROUP, SHARE_GROUP, incremental_configs=[entry])
     admin = AdminClient(settings(port))
     admin.incremental_alter_configs([group])[group].result(60)
 
@@ -179,23 +166,6 @@ class KafkaBroker(ServerBroker):
         return queue_of(queue, self.queue_options)
 
 
-class KafkaShareBroker(KafkaBroker):
-    """The same topics by a share group, whose locks are long enough for the leases of the contract."""
-
-    untold = frozenset({"depth"})
-    outlives_restarts = False
-    shows_ready = False
-    blurs_purges = True
-
-    def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(server, {"consume": "share"} | dict(queue_options or {}))
-        set_share(server.port, "share.record.lock.duration.ms", str(SHARE_LOCK_SECONDS * 1000))
-
-    @property
-    def url(self) -> str:
-        return f"{super().url}?share_lock_seconds={SHARE_LOCK_SECONDS}"
-
-
 def _write(record: Message) -> NativeWrite:
     key: Any = record.key()
     native: Any = record.headers() or ()
@@ -205,7 +175,4 @@ def _write(record: Message) -> NativeWrite:
     return NativeWrite("produce", {"topic": str(record.topic())}, fields, headers, value)
 
 
-VARIANTS = (
-    Variant("kafka", KafkaBroker, column="Apache Kafka"),
-    Variant("kafka-share", KafkaShareBroker, {"consume": "share"}, "Apache Kafka, share group (preview)"),
-)
+VARIANTS = (Variant("kafka", KafkaBroker, column="Apache Kafka"),)

@@ -31,9 +31,6 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     # A member that is killed is missed soon.
     "group.min.session.timeout.ms": "1000",
@@ -46,14 +43,6 @@ _SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "5000",
     # A new member gets its partitions at once.
     "group.consumer.assignment.interval.ms": "0",
-    # The same for members of a share group, whose locks may be short or long.
-    "group.share.min.session.timeout.ms": "1000",
-    "group.share.session.timeout.ms": "10000",
-    "group.share.min.heartbeat.interval.ms": "100",
-    "group.share.heartbeat.interval.ms": "200",
-    "group.share.assignment.interval.ms": "0",
-    "group.share.min.record.lock.duration.ms": "1000",
-    "group.share.max.record.lock.duration.ms": "3600000",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "background.threads": "2",
@@ -89,8 +78,6 @@ class KafkaServer(JavaServer):
     """
 
     title = "Kafka"
-    features: Sequence[str] = ()
-    """Arguments of the tool that formats the directory."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None
@@ -127,9 +114,7 @@ class KafkaServer(JavaServer):
         program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{_HOME}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
-            subprocess.run(
-                [java(), *program, "kafka.tools.StorageTool", *format_, *self.features], check=True, capture_output=True
-            )
+            subprocess.run([java(), *program, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
         options = archived(_HOME) if self.options is None else self.options
         return [java(), *options, *program, "kafka.Kafka", str(self._properties)]
 

@@ -14,7 +14,6 @@ from app.brokers.kafka.errors import (
     UNAVAILABLE,
     UNKNOWN,
     error_of,
-    settle_error,
     translate,
 )
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
@@ -98,16 +97,6 @@ def test_what_an_exception_becomes(
     assert type(translate(error, "main", written=True)) is written
     assert type(translate(error, "main", written=False)) is unwritten
     assert error_of(error) is None
-
-
-@pytest.mark.parametrize("name", sorted(codes()))
-def test_what_a_code_of_an_acknowledgement_becomes(name: str) -> None:
-    """Nothing is locked where the partition or the record is not known; else as for every call that writes."""
-    error = KafkaError(codes()[name], "why")
-    unlocked = name in {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_STATE"}
-    for given in (error, KafkaException(error)):
-        found = settle_error(given, "main")
-        assert type(found) is (LeaseLost if unlocked else type(translate(given, "main", written=True)))
 
 
 def test_an_error_of_this_project_stays() -> None:

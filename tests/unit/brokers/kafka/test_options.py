@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -90,6 +91,8 @@ def test_tokens() -> None:
         ("kafka://broker", {"reinject": None}, "reinject"),
         ("kafka://broker?reinject=no", {}, "reinject"),
         ("kafka://broker?reinject=false", {"reinject": False}, "reinject"),
+        ("kafka://broker", {"share_lock_seconds": 30}, "share_lock_seconds"),
+        ("kafka://broker?share_lock_seconds=30", {}, "share_lock_seconds"),
         ("kafka://broker", {"timeout_seconds": 0}, "timeout_seconds"),
         ("kafka://broker", {"acks": 1}, "acks"),
     ],
@@ -138,6 +141,8 @@ def test_a_route() -> None:
         ("orders", {"retry_delays_seconds": list(range(1, 101))}, "retry_delays_seconds"),
         ("orders", {"max_held": 0}, "max_held"),
         ("orders", {"max_held": MAX_HELD_BOUND + 1}, "max_held"),
+        ("orders", {"consume": "share"}, "consume"),
+        ("orders", {"consume": "group"}, "consume"),
         ("orders", {"layout": "list"}, "layout"),
     ],
 )
@@ -145,6 +150,19 @@ def test_what_a_route_refuses(name: str, options: dict[str, Any], key: str) -> N
     with pytest.raises(ConfigError) as refusal:
         queue_of(name, options)
     assert refusal.value.facts["key"] == key
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: queue_of("orders", {"consume": "share"}),
+        lambda: settings_of("kafka://broker", {"share_lock_seconds": 30}),
+    ],
+    ids=["consume", "share_lock_seconds"],
+)
+def test_an_option_of_share_groups_says_what_to_do(read: Callable[[], object]) -> None:
+    with pytest.raises(ConfigError, match=r"share groups were removed.*leave this option out"):
+        read()
 
 
 def test_the_longest_name_of_a_topic() -> None:
