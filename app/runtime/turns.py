@@ -30,7 +30,10 @@ REST_FACTOR = 4
 """The rest after work in the background, as a multiple of the work: small requests have four fifths of the time."""
 
 MAX_REST_SECONDS = 0.1
-"""Maximum rest after one piece, whose time may be that of another process."""
+"""Maximum rest after one piece in the loop, whose time may be that of another process."""
+
+MAX_THREAD_REST_SECONDS = 1.0
+"""Maximum rest after one body in a thread. A body of 1 MiB may take 0.6 s; others wait with their large bodies."""
 
 SMALL_BYTES = 1_024
 """Reading any body up to this size takes less than a millisecond: it needs no turn."""
@@ -108,9 +111,9 @@ class _Turns:
             self._counted, self._small_at = small_requests.count, now
         return now - self._small_at < RECENT_SECONDS
 
-    def worked(self, seconds: float) -> None:
-        """Note that a piece of work in the background took ``seconds``."""
-        self._owed = min(self._owed + seconds * REST_FACTOR, MAX_REST_SECONDS)
+    def worked(self, seconds: float, longest: float = MAX_REST_SECONDS) -> None:
+        """Note that a piece of work in the background took ``seconds``; ``longest``: of the rest after it."""
+        self._owed = min(self._owed + seconds * REST_FACTOR, longest)
         self._worked_at = self._loop.time()
 
     async def rest(self) -> None:
@@ -271,7 +274,7 @@ async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result
         try:
             return await loop.run_in_executor(_executor, timed)
         finally:
-            turns.worked(spent)
+            turns.worked(spent, MAX_THREAD_REST_SECONDS)
 
 
 async def _in_turns(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

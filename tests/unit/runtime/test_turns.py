@@ -190,6 +190,21 @@ async def test_one_large_piece_runs_at_a_time_while_there_are_small_requests() -
     assert most == 1
 
 
+async def test_long_work_in_a_thread_is_followed_by_a_rest_of_four_times_its_length() -> None:
+    times: list[float] = []
+
+    def piece() -> None:
+        times.append(time.perf_counter())
+        work(0.1)
+        turns.small_requests.count += 1
+        times.append(time.perf_counter())
+
+    await turns.run(int, size=0)
+    turns.small_requests.count += 1
+    await asyncio.gather(*(turns.run(piece, size=turns.LARGE_BYTES + 1) for _ in range(2)))
+    assert times[2] - times[1] >= 0.1 * (turns.REST_FACTOR - 0.5)
+
+
 async def test_who_is_cancelled_in_the_background_leaves_it_to_the_next() -> None:
     def piece(_: int) -> None:
         work(turns.BACKGROUND_SECONDS)
