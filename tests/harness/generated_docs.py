@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.brokers.binding import Binding, DeadLetters, DeadStore, Lists, Outstanding, Peeks, Purges
+from app.brokers.binding import Binding, DeadLetters, DeadStore, Lists, Peeks, Purges
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.idempotency_store import KeepsKeys
 from app.config.settings import Settings
@@ -87,11 +87,16 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "purge", _mark(isinstance(binding, Purges))
     yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
-    # Where deliveries have an owner, queues are listed by another API, which a broker may be configured without. Kafka
-    # has one API.
-    managed = isinstance(binding, Lists) and isinstance(binding, Outstanding) and variant.broker.kind != "kafka"
-    yield "lists its queues", "with its management API" if managed else _mark(isinstance(binding, Lists))
+    yield "lists its queues", _LISTED_BY.get(variant.broker.kind, _mark(isinstance(binding, Lists)))
     yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
+
+
+_LISTED_BY = {
+    "rabbitmq": "with its management API",
+    "servicebus": "with the right Manage",
+    "artemis": "with the right to ask its management address",
+}
+"""What a broker needs for that, where its ordinary connection or rights do not serve."""
 
 
 def _mark(yes: bool) -> str:
