@@ -17,7 +17,7 @@ tokens and tracing once, above the protocol. These rules hold for every method t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -45,14 +45,15 @@ class NativeQueue:
     ``name``: the broker's own name of the queue, with every prefix that an option of the route adds. ``dead_letters``:
     the broker's name of the queue of its dead letters; None where they are stored without a queue of their own.
     ``stored_as``: how the messages are stored, by option (``layout``, ``profile``, ``queue_type``), for operators.
-    ``traced``: attributes of the spans of its operations, where OpenTelemetry's conventions for the broker differ.
+    ``traced``: the attributes of a span of a ``send``, ``receive`` or ``settle``, where OpenTelemetry's conventions for
+    the broker have more than those for all; with those of the delivery of this handle, if one is given. No I/O.
     """
 
     name: str
     options: Any = None
     dead_letters: str | None = None
     stored_as: Mapping[str, str] = field(default_factory=dict, hash=False)
-    traced: Mapping[str, str] = field(default_factory=dict, hash=False)
+    traced: Callable[[str, str | None], Mapping[str, str | int]] = field(default=lambda kind, handle: {}, compare=False)
 
     def options_as(self, kind: type[OptionsOf]) -> OptionsOf:
         """``options``, of the type that the binding's ``native_queue`` puts there. Raises TypeError for another."""
@@ -77,8 +78,7 @@ class LastFailure(Struct, frozen=True):
 class Outgoing(Struct, frozen=True):
     """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers.
 
-    ``dedup_id``: the broker may drop a second message with it; None for a message that may repeat another one, as a
-    redriven one does.
+    ``dedup_id``: the broker may drop a second message with it; None for a redriven message, which may repeat another.
     ``properties``: broker properties to set, all of them among ``BrokerCapabilities.broker_properties``, in the types
     of :func:`app.envelope.broker_properties.read_properties`. A copy has none: ``carried`` keeps those of the delivery.
     A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.

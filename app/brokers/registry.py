@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from app.brokers.binding import Binding
 from app.clock import Clock
 from app.errors import ConfigError
 
-_SYSTEMS = {"sqs": "aws_sqs"}
+_SYSTEMS = {"sqs": "aws_sqs", "artemis": "activemq"}
+"""Artemis is Apache ActiveMQ Artemis, and OpenTelemetry's registry has one name for both brokers of ActiveMQ. The
+registry has neither SQLite nor Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,9 @@ SCHEMES: Mapping[str, Driver] = {
 _REFUSED = ("redis+sentinel", "redis+cluster")
 """Schemes whose driver only explains why they are not supported."""
 
+_OTHER_NAMES = {"sb": "servicebus", "valkey": "redis", "valkeys": "rediss"}
+"""Schemes of other programs for the same brokers: Azure's connection strings begin with ``Endpoint=sb://``."""
+
 
 def driver(name: str, url: str) -> Driver:
     """The driver for the URL of the broker ``name``. Raises ConfigError for a scheme that is not known."""
@@ -75,8 +81,23 @@ def driver(name: str, url: str) -> Driver:
     if not mark or found is None:
         # The text is not quoted: it may contain a secret.
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES if scheme not in _REFUSED)
-        raise ConfigError(key=f"brokers.{name}.url", reason=f"the URL must start with one of {known}")
+        reason = f"{_nearest(url)}the URL must start with one of {known}"
+        raise ConfigError(key=f"brokers.{name}.url", reason=reason)
     return found
+
+
+def _nearest(url: str) -> str:
+    """A question for the scheme that is nearly the one of ``url``, or belongs to the kind of broker that stands there.
+
+    Empty if there is none.
+    """
+    offered = [scheme for scheme in SCHEMES if scheme not in _REFUSED]
+    meant = {name: scheme for scheme in reversed(offered) for name in (SCHEMES[scheme].kind, SCHEMES[scheme].system)}
+    meant |= _OTHER_NAMES | {scheme: scheme for scheme in offered}
+    given = url.partition(":")[0].lower()
+    # Exchanged letters can be further from a scheme than another scheme is.
+    near = [name for name in meant if sorted(name) == sorted(given)] or difflib.get_close_matches(given, meant, n=1)
+    return f"did you mean {meant[near[0]]}://? " if near else ""
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Binding:

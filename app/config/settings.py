@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -175,7 +175,7 @@ def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, 
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        problems = [_problem(dict(item)) for item in error.errors(include_url=False, include_input=False)]
+        problems = [_problem(dict(item)) for item in _causes(error.errors(include_url=False, include_input=False))]
     key, reason = problems[0]
     raise ConfigError(key=key, reason=reason, problems=problems)
 
@@ -198,6 +198,16 @@ def _complete(tree: dict[str, Any]) -> None:
 @cache
 def _schema() -> dict[str, Any]:
     return Settings.model_json_schema()
+
+
+def _causes(errors: Sequence[Any]) -> list[Any]:
+    """``errors`` without the lists that pydantic calls too short because it has left out their invalid items."""
+    places = [item["loc"] for item in errors]
+
+    def has_invalid_items(place: tuple[Any, ...]) -> bool:
+        return any(other[: len(place)] == place and len(other) > len(place) for other in places)
+
+    return [item for item in errors if item["type"] != "too_short" or not has_invalid_items(item["loc"])]
 
 
 def _problem(error: dict[str, Any]) -> tuple[str, str]:

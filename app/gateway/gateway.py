@@ -295,7 +295,7 @@ class Gateway:
             return await receive
         with receiving(trace, runtime.route) as span:
             messages = await receive
-            span.concerned([each.lease.facts for each in messages])
+            span.concerned([each.lease for each in messages])
         return messages
 
     def begin_receive(

@@ -2,7 +2,7 @@
 
 https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (release 1.45). Each operation of the gateway is
 one span, however many calls to the broker it makes. The destination is the queue name of the URL, unless the broker's
-binding names another one (``NativeQueue.traced``).
+binding names another one (``NativeQueue.traced``), which also adds what the conventions for its broker recommend.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from app.brokers.binding import Outgoing
 from app.envelope import Envelope
 from app.errors import BabelgateError
-from app.gateway.ack_tokens import TokenSealer
+from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.model import Settlement
 from app.gateway.routing import Route
 from app.observe.events import Facts
@@ -28,8 +28,11 @@ from app.observe.tracing.trace import Trace
 if TYPE_CHECKING:
     from app.observe.tracing.span_recorder import Attributes, Kind, RecordedSpan
 
+_Message = tuple[Facts, Mapping[str, str | int]]
+"""The facts of a message, and the attributes of its place at the broker."""
+
 _TYPES = {"send": "send", "receive": "receive", "redrive": "send"}
-_NO_FACTS: Sequence[Facts] = ()
+_NO_LEASES: Sequence[Lease] = ()
 
 
 class OperationSpan:
@@ -46,7 +49,7 @@ class OperationSpan:
         """``outgoing`` with the trace context in its headers."""
         return outgoing
 
-    def concerned(self, messages: Sequence[Facts]) -> None:
+    def concerned(self, leases: Sequence[Lease]) -> None:
         """Record the messages that the operation returned."""
 
     def ended(self, outcomes: Iterable[BabelgateError | None]) -> None:
@@ -113,21 +116,22 @@ class _Carrying(OperationSpan):
 
 
 class _Traced(OperationSpan):
-    __slots__ = ("_errors", "_messages", "_route", "_span", "_trace")
+    __slots__ = ("_errors", "_kind", "_leases", "_route", "_span", "_trace")
 
     def __init__(self, trace: Trace, route: Route) -> None:
         self._trace = trace
         self._route = route
         self._span: RecordedSpan | None = None
         self._errors: list[BabelgateError] = []
-        self._messages = _NO_FACTS
+        self._kind = ""
+        self._leases = _NO_LEASES
 
     @property
     def traceparent(self) -> str | None:
         return None if self._span is None else self._span.context.traceparent
 
-    def concerned(self, messages: Sequence[Facts]) -> None:
-        self._messages = messages
+    def concerned(self, leases: Sequence[Lease]) -> None:
+        self._leases = leases
 
     def ended(self, outcomes: Iterable[BabelgateError | None]) -> None:
         if self._span is not None:
@@ -142,7 +146,15 @@ class _Traced(OperationSpan):
             self._span.fail(error_type(error), error.detail if isinstance(error, BabelgateError) else None)
         elif self._errors:
             self._span.fail(error_type(self._errors[0]), f"{len(self._errors)} failed; {self._errors[0].detail}")
+        # At the end: the first operation on a queue finds out its address.
+        self._span.add(self._route.native.traced(self._kind, None))
         self._span.end()
+
+    def _with_places(self, kind: str, leases: Sequence[Lease]) -> Sequence[_Message]:
+        """The facts of each message, and the attributes that its place at the broker gives for this ``kind``."""
+        traced = self._route.native.traced
+        of_all = traced(kind, None)
+        return [(each.facts, dict(traced(kind, each.handle).items() - of_all.items())) for each in leases]
 
     def _start(
         self,
@@ -156,12 +168,12 @@ class _Traced(OperationSpan):
         recorder = self._trace.tracing.recorder
         assert recorder is not None
         route = self._route
+        self._kind = _TYPES.get(operation, "settle")
         common = {
             **self._trace.tracing.systems.get(route.broker, {}),
             "messaging.operation.name": operation,
-            "messaging.operation.type": _TYPES.get(operation, "settle"),
+            "messaging.operation.type": self._kind,
             "messaging.destination.name": route.queue,
-            **route.native.traced,
         }
         return recorder.start(f"{operation} {route.queue}", kind, parent, began, {**common, **attributes}, links)
 
@@ -182,7 +194,7 @@ class _Sending(_Traced):
             Facts(each.attempts, each.id, each.trace_id, size=len(each.body), traceparent=out.headers.get(TRACEPARENT))
             for each, out in sent
         ]
-        attributes, links = _described(facts, parent, batch)
+        attributes, links = _described([(each, {}) for each in facts], parent, batch)
         self._span = self._start("send", "PRODUCER", parent, time.time_ns(), attributes, links)
         self._context = self._span.context
 
@@ -200,14 +212,15 @@ class _Receiving(_Traced):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        trace, messages = self._trace, self._messages
-        if trace.context is None and not messages and not isinstance(error, Exception):
+        trace, leases = self._trace, self._leases
+        if trace.context is None and not leases and not isinstance(error, Exception):
             # Polls that return nothing would be most of all traces.
             trace.decline()
             return
-        parent = trace.decide(*_parent_of(messages))
+        parent = trace.decide(*_parent_of(leases))
         if parent is not None:
             # The conventions want a link to each publish, also where that is the parent.
+            messages = self._with_places("receive", leases)
             attributes, links = _described(messages, parent, len(messages) != 1, link_parent=True)
             self._span = self._start("receive", "CLIENT", parent, self._began, attributes, links)
             super().__exit__(kind, error, where)
@@ -222,11 +235,12 @@ class _Settling(_Traced):
         several = sum(map(len, tokens.values()))
         began = time.time_ns()
         # The parent is taken from the message only if there is exactly one and the request has no context.
-        facts = _known(route, tokens, sealer) if several == 1 and trace.context is None else _NO_FACTS
-        parent = trace.decide(*_parent_of(facts))
+        leases = _known(route, tokens, sealer) if several == 1 and trace.context is None else _NO_LEASES
+        parent = trace.decide(*_parent_of(leases))
         if parent is None:
             return
-        attributes, links = _described(facts or _known(route, tokens, sealer), parent, several != 1)
+        messages = self._with_places("settle", leases or _known(route, tokens, sealer))
+        attributes, links = _described(messages, parent, several != 1)
         operation = next(iter(tokens)) if len(tokens) == 1 else "settle"
         self._span = self._start(operation, "CLIENT", parent, began, attributes, links)
 
@@ -254,7 +268,7 @@ def error_type(error: BaseException) -> str:
 
 
 def _described(
-    messages: Sequence[Facts], parent: RecordedSpan | Context, batch: bool, *, link_parent: bool = False
+    messages: Sequence[_Message], parent: RecordedSpan | Context, batch: bool, *, link_parent: bool = False
 ) -> tuple[Attributes, Sequence[tuple[Context, Attributes]]]:
     """The attributes of a span for ``messages``, and its links to their contexts.
 
@@ -263,7 +277,8 @@ def _described(
     origin = _origin(parent)
     links: list[tuple[Context, Attributes]] = []
     for message in messages:
-        context = of_message(message.traceparent, message.trace_id)
+        facts, _ = message
+        context = of_message(facts.traceparent, facts.trace_id)
         # The parent needs no link, and neither does a context computed from the same trace.
         if context is None or ((context.trace_id, context.span_id) == origin and not link_parent):
             continue
@@ -282,19 +297,21 @@ def _origin(parent: RecordedSpan | Context) -> tuple[str, str]:
     return parent.context.trace_id, "" if above is None else f"{above.span_id:016x}"
 
 
-def _of_message(message: Facts) -> Attributes:
+def _of_message(message: _Message) -> Attributes:
+    facts, place = message
     attributes: dict[str, Any] = {
-        "messaging.message.id": message.message_id,
-        "messaging.message.conversation_id": message.trace_id,
-        "messaging.message.body.size": message.size,
-        "messaging.babelqueue.attempts": message.attempts,
+        "messaging.message.id": facts.message_id,
+        "messaging.message.conversation_id": facts.trace_id,
+        "messaging.message.body.size": facts.size,
+        "messaging.babelqueue.attempts": facts.attempts,
+        **place,
     }
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _parent_of(messages: Sequence[Facts]) -> tuple[str | None, str | None]:
+def _parent_of(leases: Sequence[Lease]) -> tuple[str | None, str | None]:
     """The ``traceparent`` and ``trace_id`` of a single message; several messages give no parent."""
-    return (messages[0].traceparent, messages[0].trace_id) if len(messages) == 1 else (None, None)
+    return (leases[0].facts.traceparent, leases[0].facts.trace_id) if len(leases) == 1 else (None, None)
 
 
 def _tokens(settlement: Settlement) -> Mapping[str, Sequence[str]]:
@@ -308,11 +325,11 @@ def _tokens(settlement: Settlement) -> Mapping[str, Sequence[str]]:
     return {action: each for action, each in tokens.items() if each}
 
 
-def _known(route: Route, tokens: Mapping[str, Sequence[str]], sealer: TokenSealer) -> Sequence[Facts]:
-    """The facts in those of ``tokens`` that can be opened; the results of the others say why not."""
-    facts = []
+def _known(route: Route, tokens: Mapping[str, Sequence[str]], sealer: TokenSealer) -> Sequence[Lease]:
+    """The content of those of ``tokens`` that can be opened; the results of the others say why not."""
+    leases = []
     for each in tokens.values():
         for token in each:
             with suppress(Exception):
-                facts.append(sealer.open(token, route.queue).facts)
-    return facts
+                leases.append(sealer.open(token, route.queue))
+    return leases

@@ -84,8 +84,11 @@ def resource(environ: Mapping[str, str] = os.environ) -> Resource:
     return Resource.create({**own, **OTELResourceDetector().detect().attributes})
 
 
-async def bounded(shutdown: Callable[[], object], seconds: float = FLUSH_SECONDS) -> None:
-    """Run the blocking ``shutdown`` for at most ``seconds``, so that a hanging collector cannot keep the process."""
+async def bounded(shutdown: Callable[[], object], seconds: float = FLUSH_SECONDS) -> bool:
+    """Run the blocking ``shutdown`` for at most ``seconds``, so that a hanging collector cannot keep the process.
+
+    Returns whether it has ended.
+    """
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -102,7 +105,8 @@ async def bounded(shutdown: Callable[[], object], seconds: float = FLUSH_SECONDS
         async with asyncio.timeout(seconds):
             await done.wait()
     except TimeoutError:
-        return
+        return False
+    return True
 
 
 def _exporter_class(signal: Signal, variable: str, environ: Mapping[str, str]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -115,14 +117,24 @@ def test_from_client_to_consumer_over_http(
     assert is_below(received, spans["POST /queues/{queue}/messages:receive"])
     assert is_below(spans["POST /queues/{queue}/messages:ack"], sent)
     assert is_below(acked, spans["POST /queues/{queue}/messages:ack"])
-    # A region is no address.
+    # A region is no address, but the URL of a queue has one.
     host = urlsplit(broker.url).hostname
     address = host if host == "127.0.0.1" else None
+    if variant.broker.kind == "sqs":
+        address = urlsplit(str(received.attributes["aws.sqs.queue.url"])).hostname
+        assert address in ("127.0.0.1", "localhost")
+    if variant.broker.kind == "kafka":
+        assert "messaging.consumer.group.name" not in sent.attributes
+        for span in (received, acked):
+            assert span.attributes["messaging.consumer.group.name"] == "babelqueue"
+            assert span.attributes["messaging.destination.partition.id"] == "0"
+            assert span.attributes["messaging.kafka.offset"] == 0
     # The body's trace_id and the trace are one, because the gateway made it.
     assert receipt["trace_id"].replace("-", "") == sent.trace_id
     for span in (sent, received, acked):
         assert span.attributes["messaging.system"] == driver("main", broker.url).system
         assert span.attributes.get("server.address") == address
+        assert span.attributes.get("aws.sqs.queue.url") == received.attributes.get("aws.sqs.queue.url")
         assert span.attributes["messaging.message.id"] == receipt["id"]
         assert span.resource["service.name"] == "babelgate"
         assert span.attributes["messaging.destination.name"] == queue
@@ -225,6 +237,21 @@ def test_a_collector_that_is_down_disturbs_nobody(tmp_path: Path, otlp: OtlpRece
         assert process.stop() == 0
         assert time.monotonic() - since < 10, "the end waited for the collector"
     assert not otlp.spans
+
+
+def test_the_log_says_how_many_spans_a_hanging_collector_lost(tmp_path: Path, otlp: OtlpReceiver, queue: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # Longer than the test: all spans wait for the end of the process.
+        environ = otlp.environ() | {"OTEL_BSP_SCHEDULE_DELAY": "600000"}
+        environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with gateway(tmp_path, environ=environ) as process, process.client() as client:
+            for _ in range(5):
+                client.post(f"queues/{queue}/messages", json={"job": URN, "data": {}}).raise_for_status()
+            assert process.stop() == 0
+            lines = [json.loads(line) for line in process.log_text().splitlines() if line.startswith("{")]
+    (lost,) = [line for line in lines if line["event"] == "spans lost at the end"]
+    # Each publish has the span of its request and its own.
+    assert (lost["level"], lost["spans"]) == ("warning", 10)
 
 
 def test_an_exporter_that_is_unknown_is_refused_at_start(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
     yield "peek", _mark(isinstance(binding, Peeks))
+    yield "age of the oldest message", _mark("oldest_age_seconds" not in variant.broker.untold)
     yield "purge", _mark(isinstance(binding, Purges))
     yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))

@@ -270,7 +270,7 @@ class _Refusing(SpanRecorder):
     def start(self, *what: Any, **how: Any) -> RecordedSpan:
         raise AssertionError(f"a span was made: {what}")
 
-    async def close(self) -> None:
+    async def close(self, seconds: float = 3) -> None:
         return
 
 

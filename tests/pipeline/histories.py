@@ -103,6 +103,8 @@ class Days:
             target = chance.choice((facts["queue"], "mended"))
             yield self._row("redriven", at + 30, to_queue=target, **back)
             facts["queue"] = target
+            if target == "mended":
+                facts["broker"] = "spare"
             yield self._row("delivered", at + 20, attempts=0, lease_seconds=30.0, **facts)
         yield self._row("acked", at + 25, attempts=1, outcome="acked", **facts)
         if number % 41 == 0:

@@ -60,12 +60,14 @@ def throughput(rows: Iterable[Row], spans: Spans = ()) -> dict[Any, dict[str, An
                 cell["retried"] += 1
             if row["event"] in ("dead_lettered", "poison"):
                 cell["dead"] += 1
-                cell[row["event"], row["outcome"] or "unknown"] += 1
+                code = row["outcome"] or "unknown"
+                cell["by", "poison" if row["event"] == "poison" else code] += 1
+                cell[row["event"], code] += 1
     return {
         key: {
             **{name: cell[name] for name in (*COUNTED, "retried")},
             "dead_lettered": cell["dead"],
-            "dead_lettered_by": {name[1]: n for name, n in cell.items() if name[0] == "dead_lettered"},
+            "dead_lettered_by": {name[1]: n for name, n in cell.items() if name[0] == "by"},
             "poison_by": {name[1]: n for name, n in cell.items() if name[0] == "poison"},
             "at_least": of_row(key[1], key[2], spans),
         }
@@ -97,7 +99,7 @@ def payloads(rows: Iterable[Row]) -> dict[Any, list[int]]:
 
 def lives(rows: Iterable[Row], spans: Spans = ()) -> dict[Any, dict[str, Any]]:
     """By (message_id, created_at, queue)."""
-    return {key: _life(key[1], events, placed_at, spans) for key, events, placed_at in _grouped(rows)}
+    return {key: _life(key[1], key[2], events, placed_at, spans) for key, events, placed_at in _grouped(rows)}
 
 
 def _grouped(rows: Iterable[Row]) -> Iterator[tuple[Any, list[dict[str, Any]], int]]:
@@ -126,13 +128,14 @@ def _grouped(rows: Iterable[Row]) -> Iterator[tuple[Any, list[dict[str, Any]], i
             yield key, parts, first_at if key[1] is None else key[1]
 
 
-def _life(made: int | None, events: list[dict[str, Any]], placed_at: int, spans: Spans) -> dict[str, Any]:
+def _life(made: int | None, home: str, events: list[dict[str, Any]], placed_at: int, spans: Spans) -> dict[str, Any]:
     def times(event: str) -> list[int]:
         return [row["at"] for row in events if row["event"] == event]
 
     def greatest(name: str) -> Any:
         return max((row[name] for row in events if row[name] is not None), default=None)
 
+    first = [row for row in events if row["queue"] == home] + [row for row in events if row["queue"] != home]
     accepted, delivered, acked, dead = map(times, ("accepted", "delivered", "acked", "dead_lettered"))
     outcome = "acked" if acked else "dead_lettered" if len(dead) > len(times("redriven")) else "open"
     ended = min(acked) if acked else max(dead) if outcome == "dead_lettered" else None
@@ -144,7 +147,8 @@ def _life(made: int | None, events: list[dict[str, Any]], placed_at: int, spans:
     names = ("at", "event", "queue", "broker", "attempts", "outcome", "node")
     return {
         "date": day(placed_at),
-        **{name: greatest(name) for name in ("job", "lang", "trace_id", "broker", "bytes")},
+        **{name: greatest(name) for name in ("job", "lang", "trace_id", "bytes")},
+        "broker": next((row["broker"] for row in first if row["broker"] is not None), None),
         "accepted_at": min(accepted, default=None),
         "first_at": events[0]["at"],
         "first_delivered_at": min(delivered, default=None),

@@ -130,6 +130,8 @@ def test_days_of_plausible_traffic(spark, abroad, tmp_path):
     assert any(life["skewed"] for life in lived.values())
     assert any(life["at_least"] for life in lived.values())
     assert any(life["last_queue"] != key[2] for key, life in lived.items())
+    brokers = {life["broker"] for life in lived.values() if life["last_queue"] == "mended"}
+    assert brokers == {"main", "other"}, "that of the first queue, and not that of the redrive"
 
 
 FACTS: dict[str, Sequence[Any]] = {
@@ -138,6 +140,7 @@ FACTS: dict[str, Sequence[Any]] = {
     "node": ["n1", "n2"],
     "message_id": ["a", "a", "b", None],
     "queue": ["q1", "q2", "q/3"],
+    "broker": ["main", "other", "aged", None],
     "to_queue": [None, "q1", "q2", "q4"],
     "job": ["urn:j", None],
     "lang": ["go", None],
@@ -145,7 +148,7 @@ FACTS: dict[str, Sequence[Any]] = {
     "attempts": [0, 1, None],
     "created_at": [START, START, START + DAY, None, -1, 1_767_225_600, 2**62],
     "bytes": [0, 1, 300, None],
-    "outcome": ["failed", "unknown_urn", None],
+    "outcome": ["failed", "unknown_urn", "poison", None],
 }
 
 

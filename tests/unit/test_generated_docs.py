@@ -27,6 +27,12 @@ def test_every_driver_has_a_column() -> None:
     assert {variant.broker.kind for variant in SAMPLES} == {driver.kind for driver in registry.SCHEMES.values()}
 
 
+def test_the_page_about_tracing_has_the_system_of_every_driver() -> None:
+    page = (ROOT / "docs" / "tracing.md").read_text("utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| `messaging.system` |")]
+    assert {driver.system for driver in registry.SCHEMES.values()} == set(re.findall(r"`(\w+)`", row))
+
+
 def test_every_code_of_the_codec_is_explained() -> None:
     codes = set(re.findall(r"``([a-z]+_[a-z_]+)``", envelope.__doc__ or ""))
     assert "missing_urn" in codes

@@ -47,6 +47,20 @@ def _queue(queue: NativeQueue) -> KafkaQueue:
     return queue.options_as(KafkaQueue)
 
 
+def _traced(kind: str, handle: str | None) -> Mapping[str, str | int]:
+    """The attributes of a span: the consumer group, but not of a send, and where the record of ``handle`` is.
+
+    https://opentelemetry.io/docs/specs/semconv/messaging/kafka/ (release 1.45).
+    """
+    traced: dict[str, str | int] = {} if kind == "send" else {"messaging.consumer.group.name": GROUP}
+    # A token may be older than the route to this broker, and have the handle of another one.
+    *_, partition, offset = ("", "", *(handle or "").split("."))
+    if partition.isdecimal() and offset.isdecimal():
+        traced["messaging.destination.partition.id"] = partition
+        traced["messaging.kafka.offset"] = int(offset)
+    return traced
+
+
 class KafkaBinding:
     """One cluster. Also Outstanding, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, WarnsOfQueues,
     Projects and Reinjects."""
@@ -76,7 +90,7 @@ class KafkaBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.kafka.options.queue_of`."""
         queue = queue_of(name, options)
-        return NativeQueue(queue.name, queue, queue.dead)
+        return NativeQueue(queue.name, queue, queue.dead, traced=_traced)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The longest delay is that of the last retry tier of the route."""

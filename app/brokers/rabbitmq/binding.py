@@ -121,7 +121,7 @@ class RabbitBinding:
         profile = queue.profile
         destination = ":".join(filter(None, (profile.exchange, profile.routing_key)))
         traced = {"messaging.destination.name": destination, "rabbitmq.destination.routing_key": profile.routing_key}
-        return NativeQueue(profile.queue, queue, profile.dead_queue, queue.stored_as, traced)
+        return NativeQueue(profile.queue, queue, profile.dead_queue, queue.stored_as, lambda kind, handle: traced)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The same for all queues, except that a queue with priorities keeps no order."""

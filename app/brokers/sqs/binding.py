@@ -84,7 +84,8 @@ class SqsBinding:
         if queue.region is not None and region is not None and queue.region != region:
             raise ConfigError(key="native_name", reason=f"the ARN is of the region {queue.region}, not of {region}")
         stored_as = {"queue_type": "fifo" if queue.fifo else "standard"}
-        return NativeQueue(queue.name, queue, dead_name(queue.name), stored_as)
+        dead = dead_name(queue.name)
+        return NativeQueue(queue.name, queue, dead, stored_as, lambda kind, handle: self._client.traced(queue))
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """A FIFO queue keeps the order by message group, and has no delay of a single message."""

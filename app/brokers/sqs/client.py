@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 import aiobotocore
@@ -127,6 +128,23 @@ class SqsClient:
             search = self._searches[key] = asyncio.ensure_future(self._find(queue))
             search.add_done_callback(lambda done: self._found(key, done))
         return await asyncio.shield(search)
+
+    def traced(self, queue: SqsQueue) -> Mapping[str, str | int]:
+        """The attributes of a span: the URL of ``queue`` and its host, once the URL is known.
+
+        https://opentelemetry.io/docs/specs/semconv/messaging/sqs/ (release 1.45). A span of the gateway can cover
+        several calls, so it has no ``aws.request_id``.
+        """
+        url = queue.url or self._urls.get(queue.key)
+        if url is None:
+            return {}
+        parts = urlsplit(url)
+        traced: dict[str, str | int] = {"aws.sqs.queue.url": url}
+        if parts.hostname:
+            traced["server.address"] = parts.hostname
+        if parts.port:
+            traced["server.port"] = parts.port
+        return traced
 
     async def existing_url(self, queue: SqsQueue) -> str | None:
         """The URL of ``queue``; None if it is missing. Creates nothing."""

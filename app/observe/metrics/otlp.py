@@ -15,7 +15,7 @@ from app.jsontext import digits
 from app.observe.logs import get_logger
 from app.observe.metrics.catalogue import CATALOGUE, Metric
 from app.observe.metrics.instruments import Distribution, Exemplar, Labels, Snapshot, Value
-from app.observe.otel import bounded, exporters_for, otlp_exporter, resource
+from app.observe.otel import FLUSH_SECONDS, bounded, exporters_for, otlp_exporter, resource
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export as sdk
@@ -93,8 +93,8 @@ class OtlpMetrics:
     async def sent(self) -> None:
         """Wait until the last metrics are sent, for at most 3 s. Idempotent."""
         thread, self._thread = self._thread, None
-        if thread is not None and self._stop.is_set():
-            await bounded(thread.join)
+        if thread is not None and self._stop.is_set() and not await bounded(thread.join):
+            log.warning("last metrics not sent", seconds=FLUSH_SECONDS)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._stop.wait(self._interval_seconds):

@@ -25,7 +25,10 @@ from opentelemetry.trace import (
 
 from app import __version__
 from app.observe import otel
+from app.observe.logs import get_logger
 from app.observe.tracing.context import SAMPLED, Context, context_of
+
+log = get_logger("babelgate.tracing")
 
 Value = str | int | bool
 Attributes = Mapping[str, Value]
@@ -111,21 +114,27 @@ class SpanRecorder:
         """Shut down without having recorded a span."""
         self._provider.shutdown()
 
-    async def close(self) -> None:
-        """Send the remaining spans, for at most 3 s. Idempotent."""
-        await otel.bounded(self._provider.shutdown)
+    async def close(self, seconds: float = otel.FLUSH_SECONDS) -> None:
+        """Send the remaining spans, for at most ``seconds``, and log how many of them were lost. Idempotent."""
+        failed = sum(queue.failed for queue in self._queues)
+        ended = await otel.bounded(self._provider.shutdown, seconds)
+        lost = sum(queue.failed + queue.waiting for queue in self._queues) - failed
+        if lost:
+            reason = "the collector refused them" if ended else f"the collector did not take them within {seconds:g} s"
+            log.warning("spans lost at the end", spans=lost, reason=reason)
 
 
 class CountedQueue(SpanProcessor):
     """The SDK's queue in front of one exporter, which counts the spans that it loses.
 
     ``overflowed``: spans that found the queue full, so that the SDK dropped the oldest one. ``failed``: spans of
-    exports that failed after the retries of the exporter.
+    exports that failed after the retries of the exporter. ``exported``: spans that the collector has accepted.
     """
 
     def __init__(self, exporter: SpanExporter, environ: Mapping[str, str]) -> None:
         self.overflowed = 0
         self.failed = 0
+        self.exported = 0
         self._exporter = exporter
         self._ended = 0
         self._taken = 0
@@ -134,6 +143,11 @@ class CountedQueue(SpanProcessor):
         except ValueError:
             self._size = DEFAULT_QUEUE
         self._batches = BatchSpanProcessor(_Watched(self, exporter))
+
+    @property
+    def waiting(self) -> int:
+        """The spans that are in the queue, or in an export that has not ended."""
+        return self._ended - self.overflowed - self.failed - self.exported
 
     def on_end(self, span: ReadableSpan) -> None:
         """Pass on a span. Only the event loop's thread ends spans."""
@@ -150,7 +164,9 @@ class CountedQueue(SpanProcessor):
         except Exception:
             self.failed += len(spans)
             raise
-        if result is not SpanExportResult.SUCCESS:
+        if result is SpanExportResult.SUCCESS:
+            self.exported += len(spans)
+        else:
             self.failed += len(spans)
         return result
 

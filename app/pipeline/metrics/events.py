@@ -39,7 +39,10 @@ def lasts() -> Column:
 
 
 def throughput(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
-    """Rows of ``throughput``: counts of each event, and of the reasons of dead-lettering."""
+    """Rows of ``throughput``: counts of each event, and of the reasons of dead-lettering.
+
+    ``dead_lettered_by`` has poison bodies as the reason ``poison``, so that its counts add up to ``dead_lettered``.
+    """
     from pyspark.sql import functions as f
 
     event, minute = f.col("event"), (f.col("at") - f.pmod(f.col("at"), f.lit(MINUTE_MS))).alias("minute")
@@ -72,6 +75,7 @@ def throughput(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
             _map(f.when(event == "dead_lettered", entry)).alias("dead_lettered_by"),
             _map(f.when(event == "poison", entry)).alias("poison_by"),
         )
+        .withColumn("dead_lettered_by", _with("dead_lettered_by", "poison"))
         .withColumn("at_least", overlaps(missing_spans, f.col("at"), lasts()))
     )
 
@@ -80,6 +84,15 @@ def _map(entry: Column) -> Column:
     from pyspark.sql import functions as f
 
     return f.map_from_entries(f.sort_array(f.collect_list(entry)))
+
+
+def _with(counts: str, name: str) -> Column:
+    """The map ``counts`` with the count of the column ``name``, if that is not 0. A reason may have the same name."""
+    from pyspark.sql import functions as f
+
+    more = f.map_filter(f.create_map(f.lit(name), f.col(name)), lambda _, n: n > 0)
+    zero = f.lit(0)
+    return f.map_zip_with(counts, more, lambda _, one, other: f.coalesce(one, zero) + f.coalesce(other, zero))
 
 
 def rates(throughput: DataFrame) -> DataFrame:

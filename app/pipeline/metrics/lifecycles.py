@@ -171,7 +171,9 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
         .groupBy(f.xxhash64("message_id"), "message_id", "created_at", "home", "day")
         .agg(
             *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "bytes")),
-            f.max(hop["broker"]).alias("broker"),
+            f.min_by(hop["broker"], f.when(hop["broker"].isNotNull(), f.struct(queue != f.col("home"), order))).alias(
+                "broker"
+            ),
             f.max_by(f.struct(f.coalesce("to_queue", queue).alias("queue"), event.alias("event")), order).alias("last"),
             f.min(at).alias("first_at"),
             f.min(when("accepted")).alias("accepted_at"),

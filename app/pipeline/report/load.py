@@ -170,6 +170,8 @@ def _dead_letters(counted: DataFrame) -> Sequence[DeadLetterFigures]:
         DeadLetterFigures(prefix + row["key"], row["queue"], row["n"])
         for column, prefix in (("dead_lettered_by", ""), ("poison_by", "poison: "))
         for row in counted.select("queue", f.explode(column))
+        # ``poison_by`` has the codes of these.
+        .where(f.lit(column != "dead_lettered_by") | (f.col("key") != "poison"))
         .groupBy("key", "queue")
         .agg(f.sum("value").alias("n"))
         .collect()

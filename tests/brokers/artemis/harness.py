@@ -92,6 +92,7 @@ class ArtemisBroker(ServerBroker):
     """A server."""
 
     kind = "artemis"
+    untold = frozenset({"oldest_age_seconds"})
     sample = "artemis://127.0.0.1"
     name = "artemis"
     counted_in_body = frozenset()

@@ -114,7 +114,7 @@ class RabbitBroker(ServerBroker):
     kind = "rabbitmq"
     sample = "amqp://127.0.0.1/"
     name = "rabbit"
-    untold = frozenset({"in_flight", "delayed"})
+    untold = frozenset({"in_flight", "delayed", "oldest_age_seconds"})
     lists_queues = False
     purges_delayed = False
     server: RabbitServer

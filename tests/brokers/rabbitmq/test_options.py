@@ -97,6 +97,6 @@ def test_spans_name_the_exchange_and_the_routing_key(
     options: dict[str, Any], destination: str, routing_key: str
 ) -> None:
     binding = connect("r", "amqp://h", {}, lambda: 0)
-    traced = binding.native_queue("orders", options).traced
+    traced = binding.native_queue("orders", options).traced("send", None)
     assert traced["messaging.destination.name"] == destination
     assert traced["rabbitmq.destination.routing_key"] == routing_key

@@ -39,7 +39,7 @@ class ServiceBusBroker(ServerBroker):
     kind = "servicebus"
     sample = "servicebus://sample.servicebus.windows.net"
     name = "azure"
-    untold = frozenset({"in_flight"})
+    untold = frozenset({"in_flight", "oldest_age_seconds"})
     repeats_acks = False
     counts_leased = True
     peeks_leased = True

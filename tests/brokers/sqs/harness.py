@@ -74,6 +74,7 @@ class SqsBroker(ServerBroker):
     """Standard queues on ElasticMQ."""
 
     kind = "sqs"
+    untold = frozenset({"oldest_age_seconds"})
     sample = "sqs://us-east-1"
     name = "aws"
     counted_in_body = frozenset()

@@ -40,6 +40,42 @@ def test_an_unknown_scheme_lists_the_known_ones(url):
     assert "hunter2" not in str(caught.value)
 
 
+def misspelled(scheme: str) -> set[str]:
+    """What a hasty hand makes of ``scheme``: two letters exchanged, one missing, one doubled."""
+    swapped = {scheme[:at] + scheme[at + 1] + scheme[at] + scheme[at + 2 :] for at in range(len(scheme) - 1)}
+    missing = {scheme[:at] + scheme[at + 1 :] for at in range(len(scheme))}
+    doubled = {scheme[:at] + scheme[at] + scheme[at:] for at in range(len(scheme))}
+    return (swapped | missing | doubled) - SCHEMES.keys()
+
+
+@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme not in ("redis+sentinel", "redis+cluster")])
+def test_a_misspelled_scheme_gets_a_hint(scheme):
+    for wrong in misspelled(scheme):
+        with pytest.raises(ConfigError) as caught:
+            driver("x", f"{wrong}://:hunter2@h")
+        hint = caught.value.reason.partition("?")[0].removeprefix("did you mean ")
+        assert driver("x", f"{hint}h").kind == SCHEMES[scheme].kind, (wrong, caught.value.reason)
+        assert "hunter2" not in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("ampq://h", "amqp://"),
+        ("AMQSP://h", "amqps://"),
+        ("rabbitmq://h", "amqp://"),
+        ("sb://namespace", "servicebus://"),
+        ("aws_sqs://eu-west-1", "sqs://"),
+        ("activemq://h", "artemis://"),
+        ("redis:/h", "redis://"),
+    ],
+)
+def test_the_hint_is_the_nearest_scheme(url, meant):
+    with pytest.raises(ConfigError) as caught:
+        driver("x", url)
+    assert caught.value.reason.startswith(f"did you mean {meant}? ")
+
+
 @pytest.mark.parametrize("url", ["redis+sentinel://h:26379/mymaster", "redis+cluster://h:6379"])
 def test_sentinel_and_cluster_are_refused_in_words(url):
     with pytest.raises(ConfigError) as caught:
@@ -93,6 +129,8 @@ def test_help_loads_neither_the_web_framework_nor_the_settings():
     assert not {"fastapi", "starlette", "uvicorn", "pydantic", "httpx", "rich", "yaml"} & loaded
 
 
-@pytest.mark.parametrize(("url", "system"), [("sqs://eu-west-1", "aws_sqs"), ("amqps://h", "rabbitmq")])
+@pytest.mark.parametrize(
+    ("url", "system"), [("sqs://eu-west-1", "aws_sqs"), ("amqps://h", "rabbitmq"), ("artemis://h", "activemq")]
+)
 def test_the_name_of_a_system_is_that_of_the_conventions(url, system):
     assert driver("main", url).system == system

@@ -295,6 +295,15 @@ class TestRefused:
         error = refused("port: x\nworkers: 0\nlmits: {}")
         assert [key for key, _ in error.problems] == ["port", "workers", "lmits"]
 
+    @pytest.mark.parametrize("entry", ["sha256: zz, rights: {}", "sha256: 12, rights: {}", "rights: {}"])
+    def test_a_list_with_one_invalid_entry_is_not_called_empty(self, refused, entry):
+        error = refused(f"auth: {{tokens: [{{name: shop, {entry}}}]}}")
+        assert [key for key, _ in error.problems] == ["auth.tokens.0.sha256"]
+
+    def test_an_empty_list_is_called_empty(self, refused):
+        error = refused("auth: {tokens: []}")
+        assert error.problems == [("auth.tokens", "must be a list that is not empty")]
+
     def test_duplicate_keys(self, refused):
         error = refused("port: 1\nhost: 127.0.0.1\nport: 2")
         assert (error.key, "line 3" in error.reason) == ("port", True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -222,3 +223,36 @@ def test_spans_of_exports_that_fail_are_counted(answer: SpanExportResult | Excep
     provider.get_tracer("test").start_span("lost").end()
     provider.shutdown()
     assert SpanRecorder(provider, RootIds(), [queue]).dropped == {"queue_full": 0, "export_failed": 1}
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.msg for record in caplog.records if record.name == "babelgate.tracing" and type(record.msg) is dict]
+
+
+@pytest.mark.usefixtures("small_queue")
+async def test_the_end_reports_the_spans_that_a_hanging_collector_did_not_take(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    collector = Collector()
+    provider, queue = recording(collector)
+    tracer = provider.get_tracer("test")
+    for _ in range(3):
+        tracer.start_span("lost").end()
+    recorder = SpanRecorder(provider, RootIds(), [queue])
+    await recorder.close(0.05)
+    (line,) = logged(caplog)
+    assert (line["level"], line["event"], line["spans"]) == ("warning", "spans lost at the end", 3)
+    assert "did not take them" in line["reason"]
+    collector.free.set()
+
+
+@pytest.mark.parametrize(("answer", "lost"), [(SpanExportResult.FAILURE, 1), (SpanExportResult.SUCCESS, 0)])
+async def test_the_end_reports_the_spans_that_a_collector_refused(
+    caplog: pytest.LogCaptureFixture, answer: SpanExportResult, lost: int
+) -> None:
+    collector = Collector(answer)
+    collector.free.set()
+    provider, queue = recording(collector)
+    provider.get_tracer("test").start_span("last").end()
+    await SpanRecorder(provider, RootIds(), [queue]).close()
+    assert [line["spans"] for line in logged(caplog)] == [1] * lost
