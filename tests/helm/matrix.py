@@ -117,6 +117,14 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi", "cpu": "2"}},
         "podDisruptionBudget": {"maxUnavailable": "25%"},
     },
+    "on OpenShift": {
+        "uid": None,
+        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "kubeflow", "jobs": ["metrics"]}},
+    },
+    "by another user": {
+        "uid": 1_000_700_000,
+        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "apache", "jobs": ["metrics"]}},
+    },
     "named": {
         "fullnameOverride": "queues",
         "image": {

@@ -171,6 +171,49 @@ def test_every_pod_is_restricted() -> None:
     assert seen > 2 * len(CASES)
 
 
+def contexts(document: Document | dict[str, Any] | list[Any]) -> Iterator[dict[str, Any]]:
+    """The security contexts of pods anywhere in an object, by the names of Kubernetes and of the operators of Spark."""
+    if isinstance(document, list):
+        for each in document:
+            yield from contexts(each)
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            if key in ("securityContext", "podSecurityContext") and "runAsNonRoot" in value:
+                yield value
+            yield from contexts(value)
+
+
+@pytest.mark.parametrize(("option", "uid"), [("nightly", 10001), ("by another user", 1_000_700_000)])
+@pytest.mark.parametrize("base", BASES)
+def test_the_user_is_the_one_of_the_values(base: str, option: str, uid: int) -> None:
+    found = list(contexts(rendered()[f"{base}, {option}"]))
+    assert len(found) >= 3
+    for each in found:
+        assert (each["runAsUser"], each["runAsGroup"], each["fsGroup"]) == (uid, uid, uid)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_openshift_chooses_the_user(base: str) -> None:
+    """Its restricted-v2 refuses a user and a group that are not of the namespace's range, and some volumes."""
+    found = rendered()[f"{base}, on OpenShift"]
+    given = list(contexts(found))
+    # The gateway, the nightly job, the test, driver and executor.
+    assert len(given) == 5
+    for each in given:
+        assert each == {
+            "runAsNonRoot": True,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    for pod in filter(None, map(pod_of, found)):
+        for volume in pod["volumes"]:
+            assert volume.keys() & {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            # The image's directory is open to its own user only.
+            places = [mount["mountPath"] for mount in container["volumeMounts"]]
+            assert container.get("workingDir") in places or "/var/lib/babelgate" in places
+
+
 def test_temporary_files_of_the_gateway_have_a_bound_and_enough_space() -> None:
     for found in rendered().values():
         (volume,) = [each for each in gateway_of(found)["spec"]["template"]["spec"]["volumes"] if each["name"] == "tmp"]
@@ -298,6 +341,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"confg": {}}, "additional properties 'confg' not allowed"),
     ({"replicas": 0}, "/replicas"),
     ({"service": {"port": 70_000}}, "/service/port"),
+    ({"uid": 0}, "/uid"),
     ({"pipeline": {"spark": {"operator": "none"}}}, "/pipeline/spark/operator"),
     ({"tokenKeys": {"ids": []}}, "/tokenKeys/ids"),
     ({"tokens": {"rights": {"client": {"*": ["read"]}}}}, "/tokens/rights/client"),

@@ -134,9 +134,12 @@ true
 
 {{- define "babelgate.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
+{{- /* A large number of the command line is one with an exponent. */ -}}
+{{- with .Values.uid }}
+runAsUser: {{ . | int64 }}
+runAsGroup: {{ . | int64 }}
+fsGroup: {{ . | int64 }}
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile:
   type: RuntimeDefault
