@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,11 @@ const (
 	firstPause     = 100 * time.Millisecond
 	longestPause   = 10 * time.Second
 	connectTimeout = 10 * time.Second
+)
+
+var (
+	visible    = regexp.MustCompile(`^[!-~]+\z`)
+	gatewayURL = regexp.MustCompile(`(?i)^https?://[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(/[^\x00-\x20\x7f?#]*)?\z`)
 )
 
 // Options of a Client. Zero values mean the defaults.
@@ -49,15 +55,25 @@ type Client struct {
 	noKeys   sync.Map // queues that keep no idempotency keys
 }
 
-// New makes a client of the gateway at url; an empty url means BABELGATE_URL, or else http://127.0.0.1:8080.
-func New(url string, options Options) *Client {
+// New makes a client of the gateway at url; an empty url means BABELGATE_URL, or else http://127.0.0.1:8080. The error is
+// that of a URL or a token that cannot be one; it does not show the token.
+func New(url string, options Options) (*Client, error) {
 	client := &Client{
-		url:      strings.TrimRight(first(url, os.Getenv("BABELGATE_URL"), localURL), "/"),
+		url:      first(url, os.Getenv("BABELGATE_URL"), localURL),
 		token:    first(options.Token, os.Getenv("BABELGATE_TOKEN")),
 		timeout:  options.Timeout,
 		retryFor: options.RetryFor,
 		http:     options.HTTPClient,
 	}
+	if !gatewayURL.MatchString(client.url) {
+		return nil, errors.New("babelgate: the URL of the gateway begins with http:// or https:// and names a host, such as " +
+			"http://127.0.0.1:8080, without spaces, line ends, query and fragment")
+	}
+	if client.token != "" && !visible.MatchString(client.token) {
+		return nil, errors.New("babelgate: the token is visible ASCII, without spaces and line ends; one that was read " +
+			"from a file often ends in a line feed")
+	}
+	client.url = strings.TrimRight(client.url, "/")
 	if client.timeout == 0 {
 		client.timeout = 30 * time.Second
 	}
@@ -70,7 +86,7 @@ func New(url string, options Options) *Client {
 		transport.MaxIdleConnsPerHost = 100
 		client.http = &http.Client{Transport: transport}
 	}
-	return client
+	return client, nil
 }
 
 // Call makes one request of the API, for what this package does not offer: it repeats nothing. path is relative to the

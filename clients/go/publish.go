@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -16,7 +17,10 @@ const (
 	entriesPerRequest = 1_000
 	bytesPerRequest   = 4_194_304
 	needsNoKey        = "idempotency_unsupported"
+	lang              = "go" // what an envelope calls the language of this client
 )
+
+var printable = regexp.MustCompile(`^[ -~]{1,255}\z`)
 
 // A Message to publish. Only Job and Data are required.
 type Message struct {
@@ -29,6 +33,8 @@ type Message struct {
 	BrokerProperties BrokerProperties  // where the broker supports them
 	IdempotencyKey   string            // 1 to 255 printable ASCII characters; the client makes one
 	Traceparent      string            // the W3C trace context of this request; of a batch, the first message's counts
+	Lang             string            // the language of the producer, one of those of the envelope; default "go"
+	Ext              map[string]any    // extensions by vendor, which become meta.ext of the envelope
 }
 
 // BrokerProperties by their names in the API, such as TimeToLive. A number that is received is a json.Number, which keeps
@@ -46,6 +52,7 @@ type draft struct {
 	Job              string            `json:"job"`
 	Data             any               `json:"data"`
 	TraceID          string            `json:"trace_id,omitempty"`
+	Meta             draftMeta         `json:"meta"`
 	DelaySeconds     float64           `json:"delay_seconds,omitempty"`
 	OrderingKey      string            `json:"ordering_key,omitempty"`
 	Headers          map[string]string `json:"headers,omitempty"`
@@ -53,18 +60,27 @@ type draft struct {
 	IdempotencyKey   string            `json:"idempotency_key,omitempty"`
 }
 
+type draftMeta struct {
+	Lang string         `json:"lang"`
+	Ext  map[string]any `json:"ext,omitempty"`
+}
+
 func (m Message) draft(key string) ([]byte, error) {
+	meta := draftMeta{first(m.Lang, lang), m.Ext}
 	return json.Marshal(draft{
-		m.Job, m.Data, m.TraceID, m.Delay.Seconds(), m.OrderingKey, m.Headers, m.BrokerProperties, key,
+		m.Job, m.Data, m.TraceID, meta, m.Delay.Seconds(), m.OrderingKey, m.Headers, m.BrokerProperties, key,
 	})
 }
 
-func (m Message) header() http.Header {
+func (m Message) header() (http.Header, error) {
 	header := http.Header{}
 	if m.Traceparent != "" {
+		if !visible.MatchString(m.Traceparent) {
+			return nil, errors.New("babelgate: a traceparent is visible ASCII, without spaces and line ends")
+		}
 		header.Set("Traceparent", m.Traceparent)
 	}
-	return header
+	return header, nil
 }
 
 // A Receipt says that the broker has stored a message. CreatedAt is in Unix milliseconds.
@@ -85,16 +101,23 @@ func (c *Client) Publish(ctx context.Context, queue string, message Message) (*R
 	if err != nil {
 		return nil, err
 	}
+	header, err := message.header()
+	if err != nil {
+		return nil, err
+	}
 	key := message.IdempotencyKey
 	if _, none := c.noKeys.Load(queue); key == "" && !none {
 		key = newKey()
 	}
 	for {
-		request := call{method: http.MethodPost, path: pathOf(queue, "messages"), body: body, header: message.header()}
+		request := call{method: http.MethodPost, path: pathOf(queue, "messages"), body: body, header: header}
 		if key == "" {
 			request.repeat = unlessWritten
+			header.Del("Idempotency-Key")
+		} else if !printable.MatchString(key) {
+			return nil, errors.New("babelgate: an idempotency key has 1 to 255 printable ASCII characters")
 		} else {
-			request.header.Set("Idempotency-Key", quoted(key))
+			header.Set("Idempotency-Key", quoted(key))
 		}
 		receipt := &Receipt{}
 		err := c.do(ctx, request, receipt, c.retryFor)
@@ -211,7 +234,11 @@ func (c *Client) publishPart(ctx context.Context, queue string, entries []entry,
 			request.repeat = unlessWritten
 		}
 	}
-	request.header = entries[part[0]].message.header()
+	header, err := entries[part[0]].message.header()
+	if err != nil {
+		return err
+	}
+	request.header = header
 	request.body = append(append([]byte{'['}, bytes.Join(drafts, []byte{','})...), ']')
 	var answer struct {
 		Results []Result `json:"results"`

@@ -1,10 +1,17 @@
-"""Shows what was proven of each client."""
+"""A gateway on a real Redis and an emulator of Azure Service Bus, and the table of what was proven of each client."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
+
+from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
+from tests.clients.languages import LANGUAGES
+from tests.harness.ci import missing
+from tests.harness.gateway import GatewayProcess
 
 COLUMNS = (
     "generate",
@@ -18,6 +25,43 @@ COLUMNS = (
     "problem",
     "survives kill -9",
 )
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with redis_server(appendfsync="always") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def azure() -> Iterator[ServiceBusEmulator]:
+    with emulator() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    redis: RedisServer, azure: ServiceBusEmulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    config = {
+        "brokers": {"cache": redis.url(), "azure": azure.url()},
+        "queues": {"azure.*": {"broker": "azure"}},
+        "default": {"broker": "cache", "frames": True, "max_attempts": 50},
+    }
+    process = GatewayProcess(tmp_path_factory.mktemp("gateway"), config).start()
+    yield process
+    process.close()
+
+
+@pytest.fixture(autouse=True)
+def here(request: pytest.FixtureRequest) -> None:
+    """The language of the test is built, or the test ends."""
+    language = getattr(request.node, "callspec", None) and request.node.callspec.params.get("language")
+    for each in [language] if language else LANGUAGES:
+        if absent := each.missing():
+            missing(", ".join(absent), "`make clients-deps` installs it")
+        if not each.packages():
+            missing(f"the package of {each.name}", "run `make clients`")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

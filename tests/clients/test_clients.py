@@ -5,12 +5,8 @@ The brokers are a real Redis, and an emulator of Azure Service Bus for broker pr
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,115 +14,19 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.brokers.redis.harness import RedisServer, redis_server
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
+from tests.brokers.redis.harness import RedisServer
 from tests.clients.languages import LANGUAGES, ROOT, Language
 from tests.clients.late_gateway import late_gateway
-from tests.harness.ci import missing
+from tests.clients.programs import BY_NAME, PATIENCE_SECONDS, Consumer, each_language, run, until
 from tests.harness.gateway import GatewayProcess
 
 JOB = "urn:babel:conformance:made"
 TRACE_ID = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"
 TRACE = TRACE_ID.replace("-", "")
-PATIENCE_SECONDS = 240
-"""How long a test waits for a fact. An idle machine needs a few seconds."""
 LEASE_SECONDS = 3
 EXTENDED = "babelgate_extended_total"
 MESSAGES = 40
 """Of each producer, for each consumer."""
-
-BY_NAME = {language.name: language for language in LANGUAGES}
-each_language = pytest.mark.parametrize("language", LANGUAGES, ids=BY_NAME)
-
-
-class Consumer:
-    """The conformance program of a language that consumes ``queue``; its output goes to a file."""
-
-    def __init__(self, language: Language, url: str, queue: str, folder: Path, lease_seconds: float) -> None:
-        self._log = folder / f"{queue}.out"
-        self._errors = folder / f"{queue}.err"
-        with self._log.open("wb") as out, self._errors.open("wb") as err:
-            self.process = subprocess.Popen(
-                [*language.run, "consume", queue, str(lease_seconds)],
-                cwd=language.folder,
-                env=os.environ | {"BABELGATE_URL": url},
-                stdout=out,
-                stderr=err,
-            )
-
-    def events(self) -> list[dict[str, Any]]:
-        """What it printed; a line that is not whole yet is left out."""
-        lines = self._log.read_bytes().split(b"\n")[:-1]
-        return [json.loads(line) for line in lines if line]
-
-    def handled(self) -> list[dict[str, Any]]:
-        return [event for event in self.events() if event["event"] == "handled"]
-
-    def stop(self) -> None:
-        """SIGTERM; it must end in order."""
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE_SECONDS) == 0, self.errors()
-        assert self.events()[-1]["event"] == "stopped"
-
-    def errors(self) -> str:
-        return self._errors.read_text(errors="replace")[-4000:]
-
-
-def run(language: Language, url: str, *arguments: str) -> list[dict[str, Any]]:
-    """What the conformance program prints."""
-    done = subprocess.run(
-        [*language.run, *arguments],
-        cwd=language.folder,
-        env=os.environ | {"BABELGATE_URL": url},
-        capture_output=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line]
-
-
-def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
-
-
-@pytest.fixture(scope="module")
-def redis() -> Iterator[RedisServer]:
-    with redis_server(appendfsync="always") as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def azure() -> Iterator[ServiceBusEmulator]:
-    with emulator() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def gateway(
-    redis: RedisServer, azure: ServiceBusEmulator, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GatewayProcess]:
-    config = {
-        "brokers": {"cache": redis.url(), "azure": azure.url()},
-        "queues": {"azure.*": {"broker": "azure"}},
-        "default": {"broker": "cache", "frames": True, "max_attempts": 50},
-    }
-    process = GatewayProcess(tmp_path_factory.mktemp("gateway"), config).start()
-    yield process
-    process.close()
-
-
-@pytest.fixture(autouse=True)
-def here(request: pytest.FixtureRequest) -> None:
-    """The language of the test is built, or the test ends."""
-    language = getattr(request.node, "callspec", None) and request.node.callspec.params.get("language")
-    for each in [language] if language else LANGUAGES:
-        if absent := each.missing():
-            missing(", ".join(absent), "`make clients-deps` installs it")
-        if not each.packages():
-            missing(f"the package of {each.name}", "run `make clients`")
 
 
 def proves(request: pytest.FixtureRequest, language: Language, *columns: str) -> None:

@@ -1,7 +1,7 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
-// Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
-//        | properties QUEUE REFUSING
+// Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
 
 using System;
 using System.Collections.Generic;
@@ -12,6 +12,7 @@ using System.Text.Json.Serialization;
 using System.Threading;
 using System.Threading.Tasks;
 using Babelgate.Client;
+using Babelgate.Client.Generated;
 
 namespace Conformance
 {
@@ -30,11 +31,24 @@ namespace Conformance
             }
             else if (command == "consume")
             {
-                await ConsumeAsync(queue, double.Parse(arguments[2], CultureInfo.InvariantCulture));
+                var concurrency = int.Parse(arguments[3], CultureInfo.InvariantCulture);
+                await ConsumeAsync(queue, double.Parse(arguments[2], CultureInfo.InvariantCulture), concurrency);
             }
             else if (command == "properties")
             {
                 await PropertiesAsync(queue, arguments[2]);
+            }
+            else if (command == "options")
+            {
+                await OptionsAsync(queue, JsonDocument.Parse(arguments[2]).RootElement);
+            }
+            else if (command == "letters")
+            {
+                await LettersAsync(queue);
+            }
+            else if (command == "refusals")
+            {
+                await RefusalsAsync(JsonDocument.Parse(queue).RootElement);
             }
             else
             {
@@ -72,7 +86,7 @@ namespace Conformance
             }
         }
 
-        private static async Task ConsumeAsync(string queue, double leaseSeconds)
+        private static async Task ConsumeAsync(string queue, double leaseSeconds, int concurrency)
         {
             static async Task HandleAsync(Delivery delivery, CancellationToken cancellation)
             {
@@ -102,7 +116,7 @@ namespace Conformance
             await using var client = new BabelgateClient();
             var options = new ConsumerOptions
             {
-                Concurrency = 4,
+                Concurrency = concurrency,
                 Lease = TimeSpan.FromSeconds(leaseSeconds),
                 Grace = TimeSpan.FromSeconds(5),
             };
@@ -221,6 +235,107 @@ namespace Conformance
             await client.PublishAsync(refusing, Made(5));
             facts["without"] = await Received(refusing);
             Say(facts);
+        }
+
+        /// <summary>Publishes without options, then with all that are given, alone and in a batch.</summary>
+        private static async Task OptionsAsync(string queue, JsonElement given)
+        {
+            string Text(string name) => given.GetProperty(name).GetString();
+            Message Full(int n, string key) => new Message(Job, new { n })
+            {
+                TraceId = Text("trace_id"),
+                Delay = TimeSpan.FromSeconds(given.GetProperty("delay_seconds").GetDouble()),
+                OrderingKey = Text("ordering_key"),
+                Headers = JsonSerializer.Deserialize<Dictionary<string, string>>(given.GetProperty("headers").GetRawText()),
+                IdempotencyKey = key,
+                Lang = Text("lang"),
+                Ext = JsonSerializer.Deserialize<Dictionary<string, object?>>(given.GetProperty("ext").GetRawText()),
+            };
+            await using var client = new BabelgateClient();
+            await client.PublishAsync(queue, Made(0));
+            await client.PublishAsync(queue, Full(1, Text("idempotency_key")), Text("traceparent"));
+            var batch = new[] { Full(2, Text("idempotency_key") + "-batch") };
+            var results = await client.PublishBatchAsync(queue, batch, Text("traceparent"));
+            Say(new { batch = results.Select(result => result.Status) });
+        }
+
+        /// <summary>The queue has five dead letters.</summary>
+        private static async Task LettersAsync(string queue)
+        {
+            var facts = new Dictionary<string, object?>();
+            await using var client = new BabelgateClient();
+            var dead = client.DeadLetters(queue);
+            var page = await dead.ListAsync(limit: 2);
+            var rest = await dead.ListAsync(limit: 10, cursor: page.NextCursor);
+            facts["pages"] = new object?[] { page.DeadLetters.Count, rest.DeadLetters.Count, rest.NextCursor };
+            var ofJob = new List<int>();
+            foreach (var job in new[] { Job, "urn:another" })
+            {
+                var filter = new DeadLetterFilter { Job = job, Reason = "failed" };
+                ofJob.Add((await dead.ListAsync(filter)).DeadLetters.Count);
+            }
+            facts["of_job"] = ofJob;
+            var ids = page.DeadLetters.Concat(rest.DeadLetters).Select(letter => letter.LetterId).ToList();
+            var shown = await dead.ShowAsync(ids[0]);
+            facts["shown"] = new { letter_id = shown.LetterId == ids[0], error = shown.Error };
+            var every = new DeadLetterFilter { Job = Job };
+            var dry = await dead.RedriveAsync(new RedriveRequest { Filter = every, Limit = 4, DryRun = true });
+            facts["dry"] = new[] { dry.Matched, dry.Redriven };
+            facts["redriven"] = (await dead.RedriveAsync(new RedriveRequest { Ids = ids.Take(1).ToList() })).Redriven;
+            var edit = new RedriveDeadLetterRequest { Edit = new DeadLetterEdit { Data = new { n = 100 } } };
+            var one = await dead.RedriveOneAsync(ids[1], edit);
+            facts["one"] = new { to_queue = one.ToQueue == queue, edited = one.Edited };
+            var removal = await dead.DeleteAsync(new[] { ids[2], "nonsense" });
+            facts["deleted"] = new[] { removal.Removed, removal.Failed };
+            var counted = await dead.PurgeAsync(dryRun: true);
+            facts["counted"] = new[] { counted.Matched, counted.Removed };
+            facts["purged"] = (await dead.PurgeAsync()).Removed;
+            try
+            {
+                await dead.ShowAsync(ids[0]);
+            }
+            catch (ProblemException problem)
+            {
+                facts["gone"] = problem.Code;
+            }
+            Say(facts);
+        }
+
+        /// <summary>What is said of each URL, token and traceparent that is given; null if nothing is.</summary>
+        private static async Task RefusalsAsync(JsonElement given)
+        {
+            async Task<IEnumerable<string?>> SaidAsync(string name, Func<string, Task> attempt)
+            {
+                var said = new List<string?>();
+                foreach (var each in given.GetProperty(name).EnumerateArray())
+                {
+                    try
+                    {
+                        await attempt(each.GetString());
+                        said.Add(null);
+                    }
+                    catch (ArgumentException error)
+                    {
+                        said.Add(error.ToString());
+                    }
+                }
+                return said;
+            }
+
+            await using var client = new BabelgateClient();
+            Task Made(string? url, string? token)
+            {
+                new BabelgateClient(url, new ClientOptions { Token = token }).Dispose();
+                return Task.CompletedTask;
+            }
+
+            Say(new
+            {
+                urls = await SaidAsync("urls", each => Made(each, null)),
+                tokens = await SaidAsync("tokens", each => Made(null, each)),
+                traceparents = await SaidAsync(
+                    "traceparents", each => client.PublishAsync("q", new Message(Job, new { }), each)),
+            });
         }
 
         private sealed class Order

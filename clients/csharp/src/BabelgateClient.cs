@@ -24,6 +24,9 @@ namespace Babelgate.Client
         /// <summary>A client of the gateway at <paramref name="url"/>.</summary>
         /// <param name="url">Default: BABELGATE_URL, or else http://127.0.0.1:8080.</param>
         /// <param name="options">Default: those of <see cref="ClientOptions"/>.</param>
+        /// <exception cref="ArgumentException">
+        /// The URL or the token cannot be one. The text does not show the token.
+        /// </exception>
         public BabelgateClient(string? url = null, ClientOptions? options = null)
         {
             _options = options ?? new ClientOptions();
@@ -31,13 +34,13 @@ namespace Babelgate.Client
             var handler = new GatewayHandler(_options.HttpHandler ?? NewHandler(_options.Timeout), _options.Timeout);
             _http = new HttpClient(handler, disposeHandler: _options.HttpHandler == null)
             {
-                BaseAddress = new Uri(home.TrimEnd('/') + "/"),
+                BaseAddress = Calls.GatewayUrl(home),
                 Timeout = Timeout.InfiniteTimeSpan,
             };
             _http.DefaultRequestHeaders.UserAgent.Add(new ProductInfoHeaderValue("babelgate-csharp", Version));
             if (First(_options.Token, Environment.GetEnvironmentVariable("BABELGATE_TOKEN")) is string token)
             {
-                _http.DefaultRequestHeaders.Authorization = new AuthenticationHeaderValue("Bearer", token);
+                _http.DefaultRequestHeaders.Authorization = new AuthenticationHeaderValue("Bearer", Calls.Token(token));
             }
             Api = new Api(_http);
         }
@@ -215,6 +218,9 @@ namespace Babelgate.Client
             CancellationToken stop = default) =>
             new Consumer(this, _options, queue, handler, options ?? new ConsumerOptions()).RunAsync(stop);
 
+        /// <summary>The dead letters of <paramref name="queue"/>: list, show, redrive, delete and purge them.</summary>
+        public DeadLetters DeadLetters(string queue) => new DeadLetters(this, queue);
+
         internal async Task<SettleOutcome> SettleAsync(Call call, TimeSpan retryFor, CancellationToken cancellationToken) =>
             Json.Read<SettleOutcome>(await CallAsync(call, cancellationToken, retryFor).ConfigureAwait(false));
 
@@ -238,9 +244,12 @@ namespace Babelgate.Client
 
         private async Task<byte[]> OnceAsync(Call call, CancellationToken cancellationToken)
         {
-            using var request = new HttpRequestMessage(HttpMethod.Post, call.Path);
-            request.Content = new ByteArrayContent(call.Body);
-            request.Content.Headers.ContentType = new MediaTypeHeaderValue("application/json");
+            using var request = new HttpRequestMessage(call.Body == null ? HttpMethod.Get : HttpMethod.Post, call.Path);
+            if (call.Body != null)
+            {
+                request.Content = new ByteArrayContent(call.Body);
+                request.Content.Headers.ContentType = new MediaTypeHeaderValue("application/json");
+            }
             request.Properties[GatewayHandler.Wait] = call.Wait;
             foreach (var (name, text) in new[] { ("Idempotency-Key", call.IdempotencyKey), ("traceparent", call.Traceparent) })
             {

@@ -75,7 +75,7 @@ namespace Babelgate.Client
             var keyed = part.All(index => _keys[index] != null);
             return new Call(Calls.Path(queue, "messages:batch"), body.ToArray())
             {
-                Traceparent = traceparent,
+                Traceparent = Calls.Traced(traceparent),
                 Repeat = keyed ? Repeat.Always : Repeat.UnlessWritten,
             };
         }

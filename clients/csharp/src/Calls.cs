@@ -2,13 +2,15 @@ using System;
 using System.Collections.Generic;
 using System.Linq;
 using System.Text.Json;
+using System.Text.RegularExpressions;
 
 namespace Babelgate.Client
 {
-    /// <summary>One POST. The same bytes are sent each time, as an idempotency key requires.</summary>
+    /// <summary>One request. The same bytes are sent each time, as an idempotency key requires.</summary>
     internal sealed class Call
     {
-        public Call(string path, byte[] body)
+        /// <summary>A POST, or without a body a GET.</summary>
+        public Call(string path, byte[]? body)
         {
             Path = path;
             Body = body;
@@ -16,7 +18,7 @@ namespace Babelgate.Client
 
         public string Path { get; }
 
-        public byte[] Body { get; }
+        public byte[]? Body { get; }
 
         public string? IdempotencyKey { get; set; }
 
@@ -33,12 +35,16 @@ namespace Babelgate.Client
     {
         public const string NeedsNoKey = "idempotency_unsupported";
 
+        private static readonly Regex Visible = new Regex(@"^[!-~]+\z");
+        private static readonly Regex OfGateway = new Regex(
+            @"^https?://[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(/[^\x00-\x20\x7f?#]*)?\z", RegexOptions.IgnoreCase);
+
         public static Call Publish(string queue, byte[] draft, string? key, string? traceparent)
         {
             return new Call(Path(queue, "messages"), draft)
             {
                 IdempotencyKey = key == null ? null : Quoted(key),
-                Traceparent = traceparent,
+                Traceparent = Traced(traceparent),
                 Repeat = key == null ? Repeat.UnlessWritten : Repeat.Always,
             };
         }
@@ -100,6 +106,43 @@ namespace Babelgate.Client
         public static string Path(string queue, string action) => $"queues/{Uri.EscapeDataString(queue)}/{action}";
 
         public static string NewKey() => Guid.NewGuid().ToString();
+
+        /// <summary>The trace context, which a header must be able to carry.</summary>
+        public static string? Traced(string? traceparent)
+        {
+            if (traceparent != null && !Visible.IsMatch(traceparent))
+            {
+                throw new ArgumentException(
+                    "A traceparent is visible ASCII, without spaces and line ends.", nameof(traceparent));
+            }
+            return traceparent;
+        }
+
+        /// <summary>The base of all paths, from a URL that can be that of a gateway.</summary>
+        public static Uri GatewayUrl(string url)
+        {
+            if (!OfGateway.IsMatch(url))
+            {
+                throw new ArgumentException(
+                    "The URL of the gateway begins with http:// or https:// and names a host, such as http://127.0.0.1:8080,"
+                    + " without spaces, line ends, query and fragment.",
+                    nameof(url));
+            }
+            return new Uri(url.TrimEnd('/') + "/");
+        }
+
+        /// <summary>The token, which a header must be able to carry. The text of the error does not show it.</summary>
+        public static string Token(string token)
+        {
+            if (!Visible.IsMatch(token))
+            {
+                throw new ArgumentException(
+                    "The token is visible ASCII, without spaces and line ends; one that was read from a file often ends in a"
+                    + " line feed.",
+                    nameof(token));
+            }
+            return token;
+        }
 
         /// <summary>The key as a structured string of HTTP.</summary>
         private static string Quoted(string key)

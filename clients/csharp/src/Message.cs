@@ -38,6 +38,12 @@ namespace Babelgate.Client
         /// <summary>1 to 255 printable ASCII characters. Default: the client makes one.</summary>
         public string? IdempotencyKey { get; set; }
 
+        /// <summary>The language of the producer, one of those of the envelope. Default: dotnet.</summary>
+        public string Lang { get; set; } = "dotnet";
+
+        /// <summary>Extensions by vendor, which become <c>meta.ext</c> of the envelope.</summary>
+        public IReadOnlyDictionary<string, object?>? Ext { get; set; }
+
         internal byte[] Draft(string? key, JsonSerializerOptions options)
         {
             return Json.Write(writer =>
@@ -46,6 +52,14 @@ namespace Babelgate.Client
                 writer.WritePropertyName("data");
                 JsonSerializer.Serialize(writer, Data, Data.GetType(), options);
                 Json.WriteText(writer, "trace_id", TraceId);
+                writer.WriteStartObject("meta");
+                writer.WriteString("lang", Lang);
+                if (Ext != null)
+                {
+                    writer.WritePropertyName("ext");
+                    JsonSerializer.Serialize(writer, Ext, options);
+                }
+                writer.WriteEndObject();
                 Json.WriteSeconds(writer, "delay_seconds", Delay);
                 Json.WriteText(writer, "ordering_key", OrderingKey);
                 if (Headers != null)

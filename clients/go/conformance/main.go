@@ -1,6 +1,7 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
-// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE | properties QUEUE REFUSING
+// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+// | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	babelgate "github.com/babelgate/babelgate/clients/go"
+	"github.com/babelgate/babelgate/clients/go/generated"
 )
 
 const (
@@ -43,6 +45,12 @@ func must(err error) {
 	}
 }
 
+func connect() *babelgate.Client {
+	client, err := babelgate.New("", babelgate.Options{})
+	must(err)
+	return client
+}
+
 func main() {
 	command, queue, more := os.Args[1], os.Args[2], os.Args[3:]
 	switch command {
@@ -53,16 +61,24 @@ func main() {
 	case "consume":
 		seconds, err := strconv.ParseFloat(more[0], 64)
 		must(err)
-		consume(queue, time.Duration(seconds*float64(time.Second)))
+		concurrency, err := strconv.Atoi(more[1])
+		must(err)
+		consume(queue, time.Duration(seconds*float64(time.Second)), concurrency)
 	case "properties":
 		properties(queue, more[0])
+	case "options":
+		options(queue, more[0])
+	case "letters":
+		letters(queue)
+	case "refusals":
+		refusals(queue)
 	default:
 		checks(queue)
 	}
 }
 
 func produce(queue, producer string, count int) {
-	ctx, client := context.Background(), babelgate.New("", babelgate.Options{})
+	ctx, client := context.Background(), connect()
 	made := func(n int) babelgate.Message {
 		return babelgate.Message{Job: job, Data: facts{"producer": producer, "n": n}}
 	}
@@ -100,7 +116,7 @@ type order struct {
 	Reject       bool    `json:"reject"`
 }
 
-func consume(queue string, lease time.Duration) {
+func consume(queue string, lease time.Duration, concurrency int) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	handle := func(ctx context.Context, delivery *babelgate.Delivery) error {
@@ -125,13 +141,13 @@ func consume(queue string, lease time.Duration) {
 		})
 		return nil
 	}
-	options := babelgate.ConsumerOptions{Concurrency: 4, Lease: lease, Grace: 5 * time.Second}
-	must(babelgate.New("", babelgate.Options{}).Consumer(queue, handle, options).Run(ctx))
+	options := babelgate.ConsumerOptions{Concurrency: concurrency, Lease: lease, Grace: 5 * time.Second}
+	must(connect().Consumer(queue, handle, options).Run(ctx))
 	say(facts{"event": "stopped"})
 }
 
 func checks(queue string) {
-	ctx, client := context.Background(), babelgate.New("", babelgate.Options{})
+	ctx, client := context.Background(), connect()
 	found := facts{}
 	data := func(n int) facts { return facts{"n": n} }
 	receive := func(most int, lease time.Duration) []*babelgate.Delivery {
@@ -193,7 +209,8 @@ func checks(queue string) {
 	}
 	_, err = client.Ack(ctx, taken)
 	must(err)
-	nowhere := babelgate.New("http://127.0.0.1:9", babelgate.Options{RetryFor: -1})
+	nowhere, err := babelgate.New("http://127.0.0.1:9", babelgate.Options{RetryFor: -1})
+	must(err)
 	_, err = nowhere.Publish(ctx, queue, babelgate.Message{Job: job, Data: data(7)})
 	var unreachable *babelgate.UnreachableError
 	if errors.As(err, &unreachable) {
@@ -204,7 +221,7 @@ func checks(queue string) {
 
 // properties: queue takes broker properties, and refusing takes none.
 func properties(queue, refusing string) {
-	ctx, client := context.Background(), babelgate.New("", babelgate.Options{})
+	ctx, client := context.Background(), connect()
 	received := func(name string) babelgate.BrokerProperties {
 		wait := babelgate.ReceiveOptions{Wait: 20 * time.Second, Lease: 30 * time.Second}
 		deliveries, err := client.Receive(ctx, name, wait)
@@ -242,4 +259,112 @@ func properties(queue, refusing string) {
 	}
 	found["without"] = without
 	say(found)
+}
+
+// options publishes without options, then with all that are given, alone and in a batch.
+func options(queue, given string) {
+	ctx, client := context.Background(), connect()
+	var all struct {
+		TraceID        string            `json:"trace_id"`
+		DelaySeconds   float64           `json:"delay_seconds"`
+		OrderingKey    string            `json:"ordering_key"`
+		Headers        map[string]string `json:"headers"`
+		IdempotencyKey string            `json:"idempotency_key"`
+		Traceparent    string            `json:"traceparent"`
+		Lang           string            `json:"lang"`
+		Ext            map[string]any    `json:"ext"`
+	}
+	must(json.Unmarshal([]byte(given), &all))
+	_, err := client.Publish(ctx, queue, babelgate.Message{Job: job, Data: facts{"n": 0}})
+	must(err)
+	message := babelgate.Message{
+		Job: job, Data: facts{"n": 1}, TraceID: all.TraceID, Delay: time.Duration(all.DelaySeconds * float64(time.Second)),
+		OrderingKey: all.OrderingKey, Headers: all.Headers, IdempotencyKey: all.IdempotencyKey,
+		Traceparent: all.Traceparent, Lang: all.Lang, Ext: all.Ext,
+	}
+	_, err = client.Publish(ctx, queue, message)
+	must(err)
+	message.Data, message.IdempotencyKey = facts{"n": 2}, all.IdempotencyKey+"-batch"
+	results, err := client.PublishBatch(ctx, queue, []babelgate.Message{message})
+	must(err)
+	say(facts{"batch": []int{results[0].Status}})
+}
+
+// letters: queue has five dead letters.
+func letters(queue string) {
+	ctx, dead := context.Background(), connect().DeadLetters(queue)
+	list := func(options babelgate.ListOptions) *generated.DeadLetterPage {
+		page, err := dead.List(ctx, options)
+		must(err)
+		return page
+	}
+	found := facts{}
+	page := list(babelgate.ListOptions{Limit: 2})
+	rest := list(babelgate.ListOptions{Limit: 10, Cursor: *page.NextCursor})
+	found["pages"] = []any{len(page.DeadLetters), len(rest.DeadLetters), rest.NextCursor}
+	var ofJob []int
+	for _, each := range []string{job, "urn:another"} {
+		conditions := babelgate.DeadLetterConditions{Job: each, Reason: "failed"}
+		ofJob = append(ofJob, len(list(babelgate.ListOptions{DeadLetterConditions: conditions}).DeadLetters))
+	}
+	found["of_job"] = ofJob
+	var ids []string
+	for _, letter := range append(page.DeadLetters, rest.DeadLetters...) {
+		ids = append(ids, letter.LetterId)
+	}
+	shown, err := dead.Show(ctx, ids[0], "")
+	must(err)
+	found["shown"] = facts{"letter_id": shown.LetterId == ids[0], "error": shown.Error}
+	every := babelgate.DeadLetterConditions{Job: job}
+	dry, err := dead.Redrive(ctx, babelgate.RedriveOptions{DeadLetterConditions: every, Limit: 4, DryRun: true})
+	must(err)
+	found["dry"] = []int64{dry.Matched, dry.Redriven}
+	redrive, err := dead.Redrive(ctx, babelgate.RedriveOptions{IDs: ids[:1]})
+	must(err)
+	found["redriven"] = redrive.Redriven
+	one, err := dead.RedriveOne(ctx, ids[1], babelgate.RedriveOneOptions{Data: facts{"n": 100}})
+	must(err)
+	found["one"] = facts{"to_queue": one.ToQueue == queue, "edited": one.Edited}
+	removal, err := dead.Delete(ctx, ids[2], "nonsense")
+	must(err)
+	found["deleted"] = []int64{removal.Removed, removal.Failed}
+	counted, err := dead.Purge(ctx, true)
+	must(err)
+	found["counted"] = []int64{counted.Matched, counted.Removed}
+	purge, err := dead.Purge(ctx, false)
+	must(err)
+	found["purged"] = purge.Removed
+	_, err = dead.Show(ctx, ids[0], "")
+	var problem *babelgate.ProblemError
+	if errors.As(err, &problem) {
+		found["gone"] = problem.Code
+	}
+	say(found)
+}
+
+// refusals: what is said of each URL, token and traceparent that is given; null if nothing is.
+func refusals(given string) {
+	var all struct{ URLs, Tokens, Traceparents []string }
+	must(json.Unmarshal([]byte(given), &all))
+	text := func(err error) any {
+		if err == nil {
+			return nil
+		}
+		return err.Error()
+	}
+	found := map[string][]any{}
+	for _, each := range all.URLs {
+		_, err := babelgate.New(each, babelgate.Options{})
+		found["urls"] = append(found["urls"], text(err))
+	}
+	for _, each := range all.Tokens {
+		_, err := babelgate.New("", babelgate.Options{Token: each})
+		found["tokens"] = append(found["tokens"], text(err))
+	}
+	for _, each := range all.Traceparents {
+		message := babelgate.Message{Job: job, Data: facts{}, Traceparent: each}
+		_, err := connect().Publish(context.Background(), "q", message)
+		found["traceparents"] = append(found["traceparents"], text(err))
+	}
+	say(facts{"urls": found["urls"], "tokens": found["tokens"], "traceparents": found["traceparents"]})
 }

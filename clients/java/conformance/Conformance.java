@@ -1,8 +1,10 @@
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.babelgate.client.Client;
 import io.babelgate.client.Consumer;
 import io.babelgate.client.ConsumerOptions;
+import io.babelgate.client.DeadLetters;
 import io.babelgate.client.Delivery;
 import io.babelgate.client.Failure;
 import io.babelgate.client.LeaseLostException;
@@ -11,19 +13,33 @@ import io.babelgate.client.NackOptions;
 import io.babelgate.client.ProblemException;
 import io.babelgate.client.RejectException;
 import io.babelgate.client.UnreachableException;
+import io.babelgate.client.generated.model.DeadLetter;
+import io.babelgate.client.generated.model.DeadLetterEdit;
+import io.babelgate.client.generated.model.DeadLetterFilter;
+import io.babelgate.client.generated.model.DeadLetterPage;
 import io.babelgate.client.generated.model.EntryResult;
+import io.babelgate.client.generated.model.PurgeResult;
 import io.babelgate.client.generated.model.Receipt;
+import io.babelgate.client.generated.model.RedriveDeadLetterRequest;
+import io.babelgate.client.generated.model.RedriveRequest;
+import io.babelgate.client.generated.model.RedriveResult;
+import io.babelgate.client.generated.model.RedrivenLetter;
+import io.babelgate.client.generated.model.Removal;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 
 /**
  * Produces, consumes and checks with the client. Prints one JSON object per line.
  *
- * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
- * | properties QUEUE REFUSING
+ * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+ * | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
  */
 public final class Conformance {
     private static final String JOB = "urn:babel:conformance:made";
@@ -38,8 +54,11 @@ public final class Conformance {
         String queue = arguments[1];
         switch (arguments[0]) {
             case "produce" -> produce(queue, arguments[2], Integer.parseInt(arguments[3]));
-            case "consume" -> consume(queue, Duration.ofMillis((long) (Double.parseDouble(arguments[2]) * 1000)));
+            case "consume" -> consume(queue, seconds(Double.parseDouble(arguments[2])), Integer.parseInt(arguments[3]));
             case "properties" -> properties(queue, arguments[2]);
+            case "options" -> options(queue, JSON.readTree(arguments[2]));
+            case "letters" -> letters(queue);
+            case "refusals" -> refusals(JSON.readTree(queue));
             default -> checks(queue);
         }
     }
@@ -82,9 +101,9 @@ public final class Conformance {
         }
     }
 
-    private static void consume(String queue, Duration lease) throws Exception {
+    private static void consume(String queue, Duration lease, int concurrency) throws Exception {
         ConsumerOptions options =
-                ConsumerOptions.DEFAULTS.concurrency(4).lease(lease).grace(Duration.ofSeconds(5));
+                ConsumerOptions.DEFAULTS.concurrency(concurrency).lease(lease).grace(Duration.ofSeconds(5));
         Consumer consumer = Client.create().consumer(queue, Conformance::handle, options);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             consumer.close();
@@ -197,6 +216,96 @@ public final class Conformance {
         client.publish(refusing, plain);
         found.put("without", received(client, refusing));
         say(found);
+    }
+
+    /** Publish without options, then with all that are {@code given}, alone and in a batch. */
+    private static void options(String queue, JsonNode given) throws Exception {
+        Client client = Client.create();
+        client.publish(queue, JOB, Map.of("n", 0));
+        String key = given.path("idempotency_key").asText();
+        TypeReference<Map<String, String>> texts = new TypeReference<>() {};
+        TypeReference<Map<String, Object>> any = new TypeReference<>() {};
+        Function<Integer, Message> made = n -> Message.of(JOB, Map.of("n", n))
+                .traceId(given.path("trace_id").asText())
+                .delay(seconds(given.path("delay_seconds").asDouble()))
+                .orderingKey(given.path("ordering_key").asText())
+                .headers(JSON.convertValue(given.path("headers"), texts))
+                .traceparent(given.path("traceparent").asText())
+                .lang(given.path("lang").asText())
+                .ext(JSON.convertValue(given.path("ext"), any));
+        client.publish(queue, made.apply(1).idempotencyKey(key));
+        List<EntryResult> results = client.publishBatch(queue, List.of(made.apply(2).idempotencyKey(key + "-batch")));
+        say(facts("batch", results.stream().map(EntryResult::getStatus).toList()));
+    }
+
+    /** {@code queue} has five dead letters. */
+    private static void letters(String queue) throws Exception {
+        DeadLetters dead = Client.create().deadLetters(queue);
+        DeadLetterPage page = dead.list(new DeadLetterFilter(), 2, null);
+        DeadLetterPage rest = dead.list(new DeadLetterFilter(), 10, page.getNextCursor());
+        Map<String, Object> found = new LinkedHashMap<>();
+        int first = page.getDeadLetters().size();
+        found.put("pages", Arrays.asList(first, rest.getDeadLetters().size(), rest.getNextCursor()));
+        List<Integer> ofJob = new ArrayList<>();
+        for (String job : List.of(JOB, "urn:another")) {
+            DeadLetterFilter filter = new DeadLetterFilter().job(job).reason(DeadLetterFilter.ReasonEnum.FAILED);
+            ofJob.add(dead.list(filter, null, null).getDeadLetters().size());
+        }
+        found.put("of_job", ofJob);
+        List<String> ids = new ArrayList<>();
+        page.getDeadLetters().forEach(each -> ids.add(each.getLetterId()));
+        rest.getDeadLetters().forEach(each -> ids.add(each.getLetterId()));
+        DeadLetter shown = dead.show(ids.get(0));
+        found.put("shown", facts("letter_id", shown.getLetterId().equals(ids.get(0)), "error", shown.getError()));
+        DeadLetterFilter every = new DeadLetterFilter().job(JOB);
+        RedriveResult dry = dead.redrive(new RedriveRequest().filter(every).limit(4L).dryRun(true));
+        found.put("dry", List.of(dry.getMatched(), dry.getRedriven()));
+        found.put("redriven", dead.redrive(new RedriveRequest().ids(ids.subList(0, 1))).getRedriven());
+        RedriveDeadLetterRequest edit =
+                new RedriveDeadLetterRequest().edit(new DeadLetterEdit().data(Map.of("n", 100)));
+        RedrivenLetter one = dead.redriveOne(ids.get(1), edit, null);
+        found.put("one", facts("to_queue", one.getToQueue().equals(queue), "edited", one.getEdited()));
+        Removal removal = dead.delete(ids.get(2), "nonsense");
+        found.put("deleted", List.of(removal.getRemoved(), removal.getFailed()));
+        PurgeResult counted = dead.purge(true);
+        found.put("counted", List.of(counted.getMatched(), counted.getRemoved()));
+        found.put("purged", dead.purge(false).getRemoved());
+        try {
+            dead.show(ids.get(0));
+        } catch (ProblemException problem) {
+            found.put("gone", problem.code());
+        }
+        say(found);
+    }
+
+    /** What is said of each URL, token and traceparent that is {@code given}; null if nothing is. */
+    private static void refusals(JsonNode given) throws Exception {
+        Client client = Client.create();
+        Map<String, Object> found = new LinkedHashMap<>();
+        found.put("urls", said(given.path("urls"), each -> Client.builder().url(each).build()));
+        found.put("tokens", said(given.path("tokens"), each -> Client.builder().token(each).build()));
+        found.put("traceparents", said(given.path("traceparents"), each ->
+                client.publish("q", Message.of(JOB, Map.of()).traceparent(each))));
+        say(found);
+    }
+
+    private static List<String> said(JsonNode given, Function<String, Object> attempt) {
+        List<String> texts = new ArrayList<>();
+        for (JsonNode each : given) {
+            try {
+                attempt.apply(each.asText());
+                texts.add(null);
+            } catch (IllegalArgumentException error) {
+                StringWriter trace = new StringWriter();
+                error.printStackTrace(new PrintWriter(trace));
+                texts.add(trace.toString());
+            }
+        }
+        return texts;
+    }
+
+    private static Duration seconds(double seconds) {
+        return Duration.ofMillis((long) (seconds * 1000));
     }
 
     private static Map<String, JsonNode> received(Client client, String queue) {

@@ -1,8 +1,8 @@
 <?php
 
 // Produces, consumes and checks with the client. Prints one JSON object per line.
-// Usage: conformance.php produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
-//        | properties QUEUE REFUSING
+// Usage: conformance.php produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
 
 declare(strict_types=1);
 
@@ -52,7 +52,7 @@ function produce(string $queue, string $producer, int $count): void
     }
 }
 
-function consume(string $queue, float $leaseSeconds): void
+function consume(string $queue, float $leaseSeconds, int $concurrency): void
 {
     $handle = static function (Delivery $delivery): void {
         $data = $delivery->data();
@@ -70,7 +70,8 @@ function consume(string $queue, float $leaseSeconds): void
         say(['event' => 'handled', 'id' => $delivery->id()] + $facts);
     };
     $client = new Client();
-    $consumer = $client->consumer($queue, $handle, concurrency: 4, leaseSeconds: $leaseSeconds, graceSeconds: 5);
+    $options = ['concurrency' => $concurrency, 'leaseSeconds' => $leaseSeconds, 'graceSeconds' => 5];
+    $consumer = $client->consumer($queue, $handle, ...$options);
     $consumer->run(signals: [SIGTERM]);
     say(['event' => 'stopped']);
 }
@@ -177,10 +178,84 @@ function properties(string $queue, string $refusing): void
     say($facts + ['without' => $received($refusing)]);
 }
 
+/** Publish without options, then with all that are `given`, alone and in a batch. */
+function options(string $queue, array $given): void
+{
+    $client = new Client();
+    $client->publish($queue, JOB, ['n' => 0]);
+    $options = [];
+    foreach ($given as $name => $value) {
+        $options[lcfirst(str_replace('_', '', ucwords($name, '_')))] = $value;
+    }
+    $client->publish($queue, JOB, ['n' => 1], ...$options);
+    $traceparent = $options['traceparent'];
+    unset($options['traceparent']);
+    $options['idempotencyKey'] .= '-batch';
+    $results = $client->publishBatch($queue, [new Message(JOB, ['n' => 2], ...$options)], $traceparent);
+    say(['batch' => array_map(fn ($result) => $result->getStatus(), $results)]);
+}
+
+/** `queue` has five dead letters. */
+function letters(string $queue): void
+{
+    $dead = (new Client())->deadLetters($queue);
+    $page = $dead->list(limit: 2);
+    $rest = $dead->list(limit: 10, cursor: $page->getNextCursor());
+    $ofJob = fn (string $job) => count($dead->list(job: $job, reason: 'failed')->getDeadLetters());
+    $letters = [...$page->getDeadLetters(), ...$rest->getDeadLetters()];
+    $ids = array_map(fn ($letter) => $letter->getLetterId(), $letters);
+    $facts = [
+        'pages' => [count($page->getDeadLetters()), count($rest->getDeadLetters()), $rest->getNextCursor()],
+        'of_job' => [$ofJob(JOB), $ofJob('urn:another')],
+    ];
+    $shown = $dead->show($ids[0]);
+    $facts['shown'] = ['letter_id' => $shown->getLetterId() === $ids[0], 'error' => $shown->getError()];
+    $dry = $dead->redrive(job: JOB, limit: 4, dryRun: true);
+    $facts['dry'] = [$dry->getMatched(), $dry->getRedriven()];
+    $facts['redriven'] = $dead->redrive(ids: [$ids[0]])->getRedriven();
+    $one = $dead->redriveOne($ids[1], data: ['n' => 100]);
+    $facts['one'] = ['to_queue' => $one->getToQueue() === $queue, 'edited' => $one->getEdited()];
+    $removal = $dead->delete($ids[2], 'nonsense');
+    $facts['deleted'] = [$removal->getRemoved(), $removal->getFailed()];
+    $counted = $dead->purge(dryRun: true);
+    $facts['counted'] = [$counted->getMatched(), $counted->getRemoved()];
+    $facts['purged'] = $dead->purge()->getRemoved();
+    $facts['gone'] = caught(fn () => $dead->show($ids[0]), ProblemException::class)->problemCode;
+    say($facts);
+}
+
+/** What is said of each URL, token and traceparent that is `given`; null if nothing is. */
+function refusals(array $given): void
+{
+    $said = static function (Closure $attempt): ?string {
+        try {
+            $attempt();
+            return null;
+        } catch (InvalidArgumentException $error) {
+            return $error->getMessage();
+        }
+    };
+    $client = new Client();
+    $traced = fn (string $each) => $said(fn () => $client->publish('q', JOB, [], traceparent: $each));
+    say([
+        'urls' => array_map(fn (string $url) => $said(fn () => new Client($url)), $given['urls']),
+        'tokens' => array_map(fn (string $token) => $said(fn () => new Client(token: $token)), $given['tokens']),
+        'traceparents' => array_map($traced, $given['traceparents']),
+    ]);
+}
+
+function decoded(string $text): array
+{
+    return json_decode($text, true, flags: JSON_THROW_ON_ERROR);
+}
+
 [, $command, $queue] = $argv;
 match ($command) {
     'produce' => produce($queue, $argv[3], (int) $argv[4]),
-    'consume' => consume($queue, (float) $argv[3]),
+    'consume' => consume($queue, (float) $argv[3], (int) $argv[4]),
     'checks' => checks($queue),
     'properties' => properties($queue, $argv[3]),
+    'options' => options($queue, decoded($argv[3])),
+    'letters' => letters($queue),
+    'refusals' => refusals(decoded($queue)),
 };

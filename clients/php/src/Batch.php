@@ -70,8 +70,8 @@ final class Batch
             $unlessWritten = $unlessWritten || $this->keys[$index] === null;
             $drafts[] = $this->drafts[$index];
         }
-        $headers = $this->traceparent === null ? [] : ['traceparent' => $this->traceparent];
-        $path = Call::path($this->queue, ':batch');
+        $headers = Call::traced($this->traceparent);
+        $path = Call::path($this->queue, 'messages:batch');
         return new Call($path, '[' . implode(',', $drafts) . ']', $headers, unlessWritten: $unlessWritten);
     }
 

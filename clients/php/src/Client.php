@@ -28,6 +28,7 @@ final class Client
      * @param ?string $token the bearer token; default: BABELGATE_TOKEN
      * @param float $timeoutSeconds for one answer, beyond the time that a receive may wait
      * @param float $retrySeconds for how long a failed call is repeated; 0: never
+     * @throws \InvalidArgumentException for a URL or a token that cannot be one; its text does not show the token
      */
     public function __construct(
         ?string $url = null,
@@ -35,8 +36,11 @@ final class Client
         public readonly float $timeoutSeconds = 30,
         public readonly float $retrySeconds = 60,
     ) {
-        $this->url = rtrim($url ?? (getenv('BABELGATE_URL') ?: self::LOCAL_URL), '/');
+        $this->url = Call::gatewayUrl($url ?? (getenv('BABELGATE_URL') ?: self::LOCAL_URL));
         $this->token = $token ?? (getenv('BABELGATE_TOKEN') ?: null);
+        if ($this->token !== null) {
+            Call::checkToken($this->token);
+        }
         $this->http = new Http($this->url, $this->token, $timeoutSeconds);
     }
 
@@ -50,6 +54,7 @@ final class Client
      * @param ?array<string, string> $headers
      * @param ?array<string, mixed> $brokerProperties
      * @param ?string $traceparent the W3C trace context of the caller
+     * @param ?array<string, mixed> $ext
      */
     public function publish(
         string $queue,
@@ -62,6 +67,8 @@ final class Client
         ?array $brokerProperties = null,
         ?string $idempotencyKey = null,
         ?string $traceparent = null,
+        string $lang = Message::LANG,
+        ?array $ext = null,
     ): Receipt {
         $message = new Message(
             $job,
@@ -72,6 +79,8 @@ final class Client
             $headers,
             $brokerProperties,
             $idempotencyKey,
+            $lang,
+            $ext,
         );
         $key = $idempotencyKey ?? (isset($this->withoutKeys[$queue]) ? null : Call::newKey());
         try {
@@ -203,6 +212,12 @@ final class Client
         return new Consumer($this, $queue, $handler, $concurrency, $leaseSeconds, $waitSeconds, $graceSeconds, $log);
     }
 
+    /** The dead letters of `queue`: list, show, redrive, delete and purge them. */
+    public function deadLetters(string $queue): DeadLetters
+    {
+        return new DeadLetters($this, $queue);
+    }
+
     /** For the generated classes in Generated\Api, which offer the whole API: `new QueuesApi(config: …)`. */
     public function configuration(): Configuration
     {
@@ -248,12 +263,13 @@ final class Client
     }
 
     /**
+     * @internal
      * @template T of object
      * @param array<string, mixed> $answer
      * @param class-string<T> $class
      * @return T
      */
-    private static function model(array $answer, string $class): object
+    public static function model(array $answer, string $class): object
     {
         return ObjectSerializer::deserialize($answer, '\\' . $class);
     }

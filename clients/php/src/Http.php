@@ -63,8 +63,7 @@ final class Http
             $this->open();
         }
         $handle = curl_init($this->url . $call->path);
-        $headers = $call->headers + [
-            'Content-Type' => 'application/json',
+        $headers = $call->headers + ($call->body === null ? [] : ['Content-Type' => 'application/json']) + [
             'User-Agent' => 'babelgate-php/' . Call::VERSION,
             // curl would wait for "100 Continue" before it sends a large body.
             'Expect' => '',
@@ -73,8 +72,8 @@ final class Http
             $headers['Authorization'] = "Bearer $this->token";
         }
         $seconds = $timeoutSeconds ?? $this->timeoutSeconds;
-        curl_setopt_array($handle, [
-            CURLOPT_POSTFIELDS => $call->body,
+        // A POST if there is a body, or else a GET.
+        curl_setopt_array($handle, ($call->body === null ? [] : [CURLOPT_POSTFIELDS => $call->body]) + [
             CURLOPT_HTTPHEADER => array_map(fn ($name, $value) => "$name: $value", array_keys($headers), $headers),
             CURLOPT_RETURNTRANSFER => true,
             CURLOPT_HTTP_VERSION => CURL_HTTP_VERSION_1_1,

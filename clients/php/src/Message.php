@@ -7,6 +7,9 @@ namespace Babelgate\Client;
 /** A message to publish. */
 final class Message
 {
+    /** What an envelope calls the language of this client. */
+    public const LANG = 'php';
+
     /**
      * @param string $job its kind, by convention a URN
      * @param array<string, mixed>|object $data its payload, a JSON object; an empty array in it is a JSON array
@@ -17,6 +20,8 @@ final class Message
      * @param ?array<string, mixed> $brokerProperties by their names in the API, such as `TimeToLive`, where the broker
      *     supports them
      * @param ?string $idempotencyKey 1 to 255 printable ASCII characters; the client makes one
+     * @param string $lang the language of the producer, one of those of the envelope
+     * @param ?array<string, mixed> $ext extensions by vendor, which become `meta.ext` of the envelope
      */
     public function __construct(
         public readonly string $job,
@@ -27,6 +32,8 @@ final class Message
         public readonly ?array $headers = null,
         public readonly ?array $brokerProperties = null,
         public readonly ?string $idempotencyKey = null,
+        public readonly string $lang = self::LANG,
+        public readonly ?array $ext = null,
     ) {
         if (is_array($data) && $data !== [] && array_is_list($data)) {
             throw new \InvalidArgumentException('data is a list, and a message holds a JSON object');
@@ -46,6 +53,7 @@ final class Message
             // An empty array would be a JSON array.
             'data' => (object) $this->data,
             'trace_id' => $this->traceId,
+            'meta' => ['lang' => $this->lang] + ($this->ext === null ? [] : ['ext' => (object) $this->ext]),
             'delay_seconds' => $this->delaySeconds,
             'ordering_key' => $this->orderingKey,
             'headers' => $this->headers === null ? null : (object) $this->headers,

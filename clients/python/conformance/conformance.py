@@ -1,16 +1,19 @@
 """Produces, consumes and checks with the client. Prints one JSON object per line.
 
-Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
-       | properties QUEUE REFUSING
+Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+       | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 from babelgate_client import (
@@ -49,7 +52,7 @@ def produce(queue: str, producer: str, count: int) -> None:
                 say(id=result.id, **made(n))
 
 
-def consume(queue: str, lease_seconds: float) -> None:
+def consume(queue: str, lease_seconds: float, concurrency: int) -> None:
     async def handle(delivery: Delivery) -> None:
         data = delivery.data
         await asyncio.sleep(data.get("sleep_seconds", 0))
@@ -62,7 +65,8 @@ def consume(queue: str, lease_seconds: float) -> None:
 
     async def run() -> None:
         async with AsyncClient() as client:
-            consumer = client.consumer(queue, handle, concurrency=4, lease_seconds=lease_seconds, grace_seconds=5)
+            options: dict[str, Any] = {"lease_seconds": lease_seconds, "concurrency": concurrency}
+            consumer = client.consumer(queue, handle, grace_seconds=5, **options)
             await consumer.run(signals=[signal.SIGTERM])
 
     asyncio.run(run())
@@ -142,13 +146,78 @@ def properties(queue: str, refusing: str) -> None:
     say(**facts)
 
 
+def options(queue: str, given: dict[str, Any]) -> None:
+    """Publish without options, then with all that are ``given``, alone and in a batch."""
+    in_time = given | {"idempotency_key": given["idempotency_key"] + "-batch"}
+    traceparent = in_time.pop("traceparent")
+    with Client() as client:
+        client.publish(queue, JOB, {"n": 0})
+        client.publish(queue, JOB, {"n": 1}, **given)
+        results = client.publish_batch(queue, [Message(JOB, {"n": 2}, **in_time)], traceparent=traceparent)
+    say(batch=[result.status for result in results])
+
+
+def letters(queue: str) -> None:
+    """``queue`` has five dead letters."""
+    facts: dict[str, Any] = {}
+    with Client() as client:
+        dead = client.dead_letters(queue)
+        page = dead.list(limit=2)
+        rest = dead.list(limit=10, cursor=page.next_cursor or "")
+        facts["pages"] = [len(page.dead_letters), len(rest.dead_letters), rest.next_cursor]
+        facts["of_job"] = [len(dead.list(job=job, reason="failed").dead_letters) for job in (JOB, "urn:another")]
+        ids = [letter.letter_id for letter in page.dead_letters + rest.dead_letters]
+        shown = dead.show(ids[0])
+        facts["shown"] = {"letter_id": shown.letter_id == ids[0], "error": shown.error}
+        dry = dead.redrive(job=JOB, limit=4, dry_run=True)
+        facts["dry"] = [dry.matched, dry.redriven]
+        facts["redriven"] = dead.redrive(ids=ids[:1]).redriven
+        one = dead.redrive_one(ids[1], data={"n": 100})
+        facts["one"] = {"to_queue": one.to_queue == queue, "edited": one.edited}
+        removal = dead.delete(ids[2], "nonsense")
+        facts["deleted"] = [removal.removed, removal.failed]
+        counted = dead.purge(dry_run=True)
+        facts["counted"] = [counted.matched, counted.removed]
+        facts["purged"] = dead.purge().removed
+        try:
+            dead.show(ids[0])
+        except ProblemError as problem:
+            facts["gone"] = problem.code
+    say(**facts)
+
+
+def refusals(given: dict[str, list[str]]) -> None:
+    """What is said of each URL, token and traceparent that is ``given``; null if nothing is."""
+
+    def said(attempt: Callable[[], object]) -> str | None:
+        try:
+            attempt()
+        except ValueError as error:
+            return "".join(traceback.format_exception_only(error))
+        return None
+
+    client = Client()
+    traced = [functools.partial(client.publish, "q", JOB, {}, traceparent=each) for each in given["traceparents"]]
+    say(
+        urls=[said(functools.partial(Client, each)) for each in given["urls"]],
+        tokens=[said(functools.partial(Client, token=each)) for each in given["tokens"]],
+        traceparents=[said(each) for each in traced],
+    )
+
+
 if __name__ == "__main__":
-    command, queue, *more = sys.argv[1:]
+    command, *more = sys.argv[1:]
     if command == "produce":
-        produce(queue, more[0], int(more[1]))
+        produce(more[0], more[1], int(more[2]))
     elif command == "consume":
-        consume(queue, float(more[0]))
+        consume(more[0], float(more[1]), int(more[2]))
     elif command == "properties":
-        properties(queue, more[0])
+        properties(*more)
+    elif command == "options":
+        options(more[0], json.loads(more[1]))
+    elif command == "letters":
+        letters(*more)
+    elif command == "refusals":
+        refusals(json.loads(more[0]))
     else:
-        checks(queue)
+        checks(*more)

@@ -1,6 +1,6 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
-// Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
-//        | properties QUEUE REFUSING
+// Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
 import { createServer, type AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Delivery, LeaseLostError, ProblemError, Reject, UnreachableError } from "babelgate-client";
@@ -29,14 +29,14 @@ async function produce(queue: string, producer: string, count: number): Promise<
   }
 }
 
-async function consume(queue: string, leaseSeconds: number): Promise<void> {
+async function consume(queue: string, leaseSeconds: number, concurrency: number): Promise<void> {
   async function handle({ id, data, attempts }: Delivery, signal: AbortSignal): Promise<void> {
     await sleep(Number(data["sleep_seconds"] ?? 0) * 1000, undefined, { signal });
     if (data["reject"]) throw new Reject("as the message says");
     if (attempts < Number(data["fail_times"] ?? 0)) throw new Error("as the message says");
     say({ event: "handled", id, producer: data["producer"], n: data["n"], attempts });
   }
-  const consumer = client.consumer(queue, handle, { concurrency: 4, leaseSeconds, graceSeconds: 5 });
+  const consumer = client.consumer(queue, handle, { concurrency, leaseSeconds, graceSeconds: 5 });
   await consumer.run({ signals: ["SIGTERM"] });
   say({ event: "stopped" });
 }
@@ -118,6 +118,68 @@ async function properties(queue: string, refusing: string): Promise<void> {
   });
 }
 
+/** Publish without options, then with all that are `given`, alone and in a batch. */
+async function options(queue: string, given: Record<string, any>): Promise<void> {
+  const { traceparent, idempotency_key: idempotencyKey, headers, lang, ext } = given;
+  const { trace_id: traceId, delay_seconds: delaySeconds, ordering_key: orderingKey } = given;
+  const all = { traceId, delaySeconds, orderingKey, headers, lang, ext };
+  await client.publish(queue, JOB, { n: 0 });
+  await client.publish(queue, JOB, { n: 1 }, { ...all, idempotencyKey, traceparent });
+  const message = { job: JOB, data: { n: 2 }, ...all, idempotencyKey: `${idempotencyKey}-batch` };
+  const results = await client.publishBatch(queue, [message], { traceparent });
+  say({ batch: results.map((result) => result.status) });
+}
+
+/** `queue` has five dead letters. */
+async function letters(queue: string): Promise<void> {
+  const dead = client.deadLetters(queue);
+  const page = await dead.list({ limit: 2 });
+  const rest = await dead.list({ limit: 10, cursor: page.nextCursor! });
+  const ofJob = [];
+  for (const job of [JOB, "urn:another"]) ofJob.push((await dead.list({ job, reason: "failed" })).deadLetters.length);
+  const ids = [...page.deadLetters, ...rest.deadLetters].map((letter) => letter.letterId);
+  const shown = await dead.show(ids[0]!);
+  const dry = await dead.redrive({ job: JOB, limit: 4, dryRun: true });
+  const { redriven } = await dead.redrive({ ids: ids.slice(0, 1) });
+  const one = await dead.redriveOne(ids[1]!, { data: { n: 100 } });
+  const { removed, failed } = await dead.delete([ids[2]!, "nonsense"]);
+  const counted = await dead.purge({ dryRun: true });
+  const purged = (await dead.purge()).removed;
+  const gone = await caught(dead.show(ids[0]!), ProblemError);
+  say({
+    pages: [page.deadLetters.length, rest.deadLetters.length, rest.nextCursor],
+    of_job: ofJob,
+    shown: { letter_id: shown.letterId === ids[0], error: shown.error },
+    dry: [dry.matched, dry.redriven],
+    redriven,
+    one: { to_queue: one.toQueue === queue, edited: one.edited },
+    deleted: [removed, failed],
+    counted: [counted.matched, counted.removed],
+    purged,
+    gone: gone.code,
+  });
+}
+
+/** What is said of each URL, token and traceparent that is `given`; null if nothing is. */
+async function refusals(given: Record<"urls" | "tokens" | "traceparents", string[]>): Promise<void> {
+  const said = async (attempt: () => unknown): Promise<string | null> => {
+    try {
+      await attempt();
+      return null;
+    } catch (error) {
+      if (error instanceof TypeError) return String(error.stack);
+      throw error;
+    }
+  };
+  say({
+    urls: await Promise.all(given.urls.map((url) => said(() => new Client({ url })))),
+    tokens: await Promise.all(given.tokens.map((token) => said(() => new Client({ token })))),
+    traceparents: await Promise.all(
+      given.traceparents.map((traceparent) => said(() => client.publish("q", JOB, {}, { traceparent }))),
+    ),
+  });
+}
+
 async function caught<E>(call: Promise<unknown>, kind: new (...args: any[]) => E): Promise<E> {
   const error = await call.then(() => undefined, (error: unknown) => error);
   if (!(error instanceof kind)) throw new Error(`not a ${kind.name}`, { cause: error });
@@ -132,8 +194,12 @@ async function closedPort(): Promise<number> {
   return port;
 }
 
-const [command, queue = "", ...more] = process.argv.slice(2);
-if (command === "produce") await produce(queue, more[0]!, Number(more[1]));
-else if (command === "consume") await consume(queue, Number(more[0]));
-else if (command === "properties") await properties(queue, more[0]!);
-else await checks(queue);
+const [command, ...more] = process.argv.slice(2) as [string, ...string[]];
+const [first = "", second = "", third = ""] = more;
+if (command === "produce") await produce(first, second, Number(third));
+else if (command === "consume") await consume(first, Number(second), Number(third));
+else if (command === "properties") await properties(first, second);
+else if (command === "options") await options(first, JSON.parse(second));
+else if (command === "letters") await letters(first);
+else if (command === "refusals") await refusals(JSON.parse(first));
+else await checks(first);

@@ -10,6 +10,8 @@ const ENTRIES_PER_REQUEST = 1_000;
 const BYTES_PER_REQUEST = 4_194_304;
 /** The code with which a queue refuses idempotency keys. */
 export const NEEDS_NO_KEY = "idempotency_unsupported";
+const VISIBLE = /^[!-~]+$/;
+const GATEWAY_URL = /^https?:\/\/[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(\/[^\x00-\x20\x7f?#]*)?$/i;
 /** Codes of Node.js for connections that were never made. */
 const NOT_CONNECTED = new Set([
   "ECONNREFUSED",
@@ -20,10 +22,11 @@ const NOT_CONNECTED = new Set([
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
 
-/** One POST. The same bytes are sent each time, as an idempotency key requires. */
+/** One request. The same bytes are sent each time, as an idempotency key requires. */
 export interface Call {
   path: string;
-  body: string;
+  /** That of a POST; without it, a GET. */
+  body?: string;
   headers?: Record<string, string>;
   /** How long the gateway may wait before it answers, beyond the usual time-out. */
   waitSeconds?: number;
@@ -176,9 +179,8 @@ export async function send(
   let text: string;
   try {
     response = await fetch(base + call.path, {
-      method: "POST",
-      headers: { ...headers, ...call.headers, "Content-Type": "application/json" },
-      body: call.body,
+      ...(call.body === undefined ? {} : { method: "POST", body: call.body }),
+      headers: { ...headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
       redirect: "manual",
       signal: controller.signal,
     });
@@ -218,7 +220,30 @@ function path(queue: string, action: string): string {
 }
 
 function traced(traceparent: string | undefined): Record<string, string> {
-  return traceparent === undefined ? {} : { traceparent };
+  if (traceparent === undefined) return {};
+  if (!VISIBLE.test(traceparent)) throw new TypeError("a traceparent is visible ASCII, without spaces and line ends");
+  return { traceparent };
+}
+
+/** `url` without slashes at its end. Throws TypeError unless it can be the URL of a gateway. */
+export function gatewayUrl(url: string): string {
+  if (!GATEWAY_URL.test(url)) {
+    throw new TypeError(
+      "the URL of the gateway begins with http:// or https:// and names a host, such as http://127.0.0.1:8080," +
+        " without spaces, line ends, query and fragment",
+    );
+  }
+  return url.replace(/\/+$/, "");
+}
+
+/** The value of the header `Authorization`. Throws TypeError, without the token, if no header can carry it. */
+export function bearer(token: string): string {
+  if (!VISIBLE.test(token)) {
+    throw new TypeError(
+      "the token is visible ASCII, without spaces and line ends; one that was read from a file often ends in a line feed",
+    );
+  }
+  return `Bearer ${token}`;
 }
 
 /** `key` as a structured string of HTTP. */

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import * as calls from "./calls.js";
 import { Attempts, Batch, type Action, type Call } from "./calls.js";
 import { Consumer, type ConsumerOptions, type Handler } from "./consumer.js";
+import { DeadLetters } from "./deadletters.js";
 import { ProblemError } from "./errors.js";
 import { camel, Delivery, type Data, type EntryResult, type Message, type MessageOptions } from "./messages.js";
 import type { Receipt, SettleOutcome, SettleResult } from "./messages.js";
@@ -39,13 +40,14 @@ export class Client {
   readonly #headers: Record<string, string>;
   readonly #withoutKeys = new Set<string>();
 
+  /** Throws TypeError for a URL or a token that cannot be one. */
   constructor({ url, token, timeoutSeconds = 30, retrySeconds = 60 }: ClientOptions = {}) {
-    this.url = (url ?? (process.env["BABELGATE_URL"] || LOCAL_URL)).replace(/\/+$/, "");
+    this.url = calls.gatewayUrl(url ?? (process.env["BABELGATE_URL"] || LOCAL_URL));
     this.timeoutSeconds = timeoutSeconds;
     this.retrySeconds = retrySeconds;
     this.#headers = { "User-Agent": `babelgate-typescript/${calls.VERSION}` };
-    const bearer = token ?? process.env["BABELGATE_TOKEN"];
-    if (bearer) this.#headers["Authorization"] = `Bearer ${bearer}`;
+    const given = token ?? process.env["BABELGATE_TOKEN"];
+    if (given) this.#headers["Authorization"] = calls.bearer(given);
   }
 
   /**
@@ -125,6 +127,11 @@ export class Client {
   /** A consumer of `queue`. It starts with its method `run`. */
   consumer(queue: string, handler: Handler, options: ConsumerOptions = {}): Consumer {
     return new Consumer(this, queue, handler, options);
+  }
+
+  /** The dead letters of `queue`: list, show, redrive, delete and purge them. */
+  deadLetters(queue: string): DeadLetters {
+    return new DeadLetters(this, queue);
   }
 
   async #settle(action: Action, given: Delivery | readonly Delivery[], parameters?: object): Promise<SettleOutcome> {

@@ -2,6 +2,19 @@
 export { VERSION } from "./calls.js";
 export { Client, type ClientOptions, type Failure, type Traced } from "./client.js";
 export { Consumer, type ConsumerOptions, type Handler } from "./consumer.js";
+export { DeadLetters } from "./deadletters.js";
+export type {
+  DeadLetter,
+  DeadLetterConditions,
+  DeadLetterListOptions,
+  DeadLetterPage,
+  PurgeResult,
+  RedriveOneOptions,
+  RedriveOptions,
+  RedriveResult,
+  RedrivenLetter,
+  Removal,
+} from "./deadletters.js";
 export { BabelgateError, LeaseLostError, ProblemError, Reject, Retry, UnreachableError } from "./errors.js";
 export { Delivery } from "./messages.js";
 export type {
@@ -10,6 +23,7 @@ export type {
   Defect,
   EntryResult,
   Envelope,
+  Lang,
   Message,
   MessageOptions,
   Receipt,

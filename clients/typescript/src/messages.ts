@@ -1,9 +1,10 @@
 import type { components } from "./generated/api.js";
 
 type Schemas = components["schemas"];
+const LANG = "node";
 type CamelKey<S extends string> = S extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : S;
 /** The declared members of a schema, named as TypeScript names them. */
-type Camel<T> = { readonly [K in keyof T as string extends K ? never : CamelKey<K & string>]: T[K] };
+export type Camel<T> = { readonly [K in keyof T as string extends K ? never : CamelKey<K & string>]: T[K] };
 
 /** An accepted message. `createdAt`: Unix milliseconds. */
 export type Receipt = Camel<Schemas["Receipt"]>;
@@ -42,7 +43,14 @@ export interface MessageOptions {
   brokerProperties?: BrokerProperties;
   /** 1 to 255 printable ASCII characters; the client makes one. */
   idempotencyKey?: string;
+  /** The language of the producer; by default that of this client, `node`. */
+  lang?: Lang;
+  /** Extensions by vendor, which become `meta.ext` of the envelope. */
+  ext?: Record<string, unknown>;
 }
+
+/** The languages that an envelope knows. */
+export type Lang = NonNullable<Schemas["DraftMeta"]["lang"]>;
 
 /** A message to publish. `job`: its kind, by convention a URN. */
 export interface Message extends MessageOptions {
@@ -111,6 +119,7 @@ export function draft(message: Message, key: string | undefined): string {
     job: message.job,
     data: message.data,
     trace_id: message.traceId,
+    meta: { lang: message.lang ?? LANG, ext: message.ext },
     delay_seconds: message.delaySeconds,
     ordering_key: message.orderingKey,
     headers: message.headers,

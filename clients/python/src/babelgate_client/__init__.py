@@ -3,6 +3,7 @@
 from babelgate_client.calls import VERSION as __version__
 from babelgate_client.clients import AsyncClient, Client
 from babelgate_client.consumer import Consumer
+from babelgate_client.dead_letters import AsyncDeadLetters, DeadLetters
 from babelgate_client.errors import (
     BabelgateError,
     LeaseLostError,
@@ -15,9 +16,11 @@ from babelgate_client.messages import Delivery, Message
 
 __all__ = [
     "AsyncClient",
+    "AsyncDeadLetters",
     "BabelgateError",
     "Client",
     "Consumer",
+    "DeadLetters",
     "Delivery",
     "LeaseLostError",
     "Message",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ ENTRIES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 4_194_304
 """A gateway takes 10,000 entries and 16 MiB by default. Smaller requests are repeated in smaller parts."""
 NEEDS_NO_KEY = "idempotency_unsupported"
+_VISIBLE = re.compile(r"[!-~]+")
+_GATEWAY_URL = re.compile(r"https?://[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(/[^\x00-\x20\x7f?#]*)?", re.IGNORECASE)
 
 
 class Repeat(Enum):
@@ -85,9 +88,9 @@ def _repeats(error: BabelgateError, repeat: Repeat) -> bool:
 
 def publish(queue: str, message: Message, key: str | None, traceparent: str | None) -> Call:
     """Publish one message."""
-    headers = {} if key is None else {"Idempotency-Key": quoted(key)}
-    if traceparent is not None:
-        headers["traceparent"] = traceparent
+    headers = traced(traceparent)
+    if key is not None:
+        headers["Idempotency-Key"] = quoted(key)
     repeat = Repeat.UNLESS_WRITTEN if key is None else Repeat.ALWAYS
     return Call("POST", path(queue, "messages"), message.draft(None), headers, repeat=repeat)
 
@@ -97,13 +100,13 @@ def receive(queue: str, max_messages: int, wait_seconds: float, lease_seconds: f
     parameters: dict[str, Any] = {"max_messages": max_messages, "wait_seconds": wait_seconds}
     if lease_seconds is not None:
         parameters["lease_seconds"] = lease_seconds
-    return Call("POST", path(queue, "messages:receive"), _json(parameters), wait_seconds=wait_seconds)
+    return Call("POST", path(queue, "messages:receive"), encoded(parameters), wait_seconds=wait_seconds)
 
 
 def settle(queue: str, action: str, tokens: Sequence[str], **parameters: Any) -> Call:
     """``ack``, ``nack``, ``reject`` or ``extend``."""
     given = {name: value for name, value in parameters.items() if value is not None}
-    return Call("POST", path(queue, f"messages:{action}"), _json({"ack_tokens": [*tokens], **given}))
+    return Call("POST", path(queue, f"messages:{action}"), encoded({"ack_tokens": [*tokens], **given}))
 
 
 def deliveries(queue: str, answer: dict[str, Any]) -> list[Delivery]:
@@ -132,7 +135,7 @@ class Batch:
         self._own = [message.idempotency_key is None for message in messages]
         self._keys = [message.idempotency_key or (new_key() if keyed else None) for message in messages]
         self._drafts = [message.draft(key) for message, key in zip(messages, self._keys, strict=True)]
-        self._headers = {} if traceparent is None else {"traceparent": traceparent}
+        self._headers = traced(traceparent)
         self._results: list[dict[str, Any]] = [{} for _ in messages]
         self._pending = [*range(len(messages))]
         self.keys_unsupported = False
@@ -229,5 +232,35 @@ def quoted(key: str) -> str:
     return f'"{escaped}"'
 
 
-def _json(value: Any) -> bytes:
+def traced(traceparent: str | None) -> dict[str, str]:
+    """The header of a trace context, if there is one. Raises ValueError unless it is visible ASCII."""
+    if traceparent is None:
+        return {}
+    if not _VISIBLE.fullmatch(traceparent):
+        raise ValueError("a traceparent is visible ASCII, without spaces and line ends")
+    return {"traceparent": traceparent}
+
+
+def gateway_url(url: str) -> str:
+    """``url`` without slashes at its end. Raises ValueError unless it can be the URL of a gateway."""
+    if not _GATEWAY_URL.fullmatch(url):
+        raise ValueError(
+            "the URL of the gateway begins with http:// or https:// and names a host, such as http://127.0.0.1:8080,"
+            " without spaces, line ends, query and fragment"
+        )
+    return url.rstrip("/")
+
+
+def bearer(token: str) -> str:
+    """The value of the header ``Authorization``. Raises ValueError, without the token, if no header can carry it."""
+    if not _VISIBLE.fullmatch(token):
+        raise ValueError(
+            "the token is visible ASCII, without spaces and line ends; one that was read from a file often ends in a"
+            " line feed"
+        )
+    return f"Bearer {token}"
+
+
+def encoded(value: Any) -> bytes:
+    """``value`` as JSON. Raises TypeError or ValueError if it is none."""
     return json.dumps(value, allow_nan=False).encode()

@@ -14,12 +14,13 @@ import httpx
 from babelgate_client import calls
 from babelgate_client.calls import Attempts, Batch, Call
 from babelgate_client.consumer import Consumer, Handler
+from babelgate_client.dead_letters import AsyncDeadLetters, DeadLetters
 from babelgate_client.errors import BabelgateError, ProblemError
 from babelgate_client.generated.client import Client as GeneratedClient
 from babelgate_client.generated.models.entry_result import EntryResult
 from babelgate_client.generated.models.receipt import Receipt
 from babelgate_client.generated.models.settle_outcome import SettleOutcome
-from babelgate_client.messages import Delivery, Message
+from babelgate_client.messages import LANG, Delivery, Message
 
 LOCAL_URL = "http://127.0.0.1:8080"
 
@@ -28,7 +29,8 @@ class _Settings:
     """What both clients are made with.
 
     ``url`` and ``token``: default to BABELGATE_URL and BABELGATE_TOKEN. ``timeout_seconds``: for one answer, beyond the
-    time that a receive may wait. ``retry_seconds``: for how long a failed call is repeated; 0: never.
+    time that a receive may wait. ``retry_seconds``: for how long a failed call is repeated; 0: never. Raises ValueError
+    for a URL or a token that cannot be one.
     """
 
     def __init__(
@@ -39,13 +41,13 @@ class _Settings:
         timeout_seconds: float = 30,
         retry_seconds: float = 60,
     ) -> None:
-        self.url = (url or os.environ.get("BABELGATE_URL") or LOCAL_URL).rstrip("/")
+        self.url = calls.gateway_url(url or os.environ.get("BABELGATE_URL") or LOCAL_URL)
         self.timeout_seconds = timeout_seconds
         self.retry_seconds = retry_seconds
         token = token or os.environ.get("BABELGATE_TOKEN")
         self._headers = {"User-Agent": calls.USER_AGENT}
         if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["Authorization"] = calls.bearer(token)
         self._without_keys: set[str] = set()
 
     @property
@@ -98,13 +100,17 @@ class Client(_Settings):
         broker_properties: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         traceparent: str | None = None,
+        lang: str = LANG,
+        ext: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """Publish one message; returns when the broker has stored it.
 
         A failed call is repeated with the same idempotency key, so the message is written once. On a queue that keeps
         no keys, it is repeated only if nothing was written.
         """
-        message = Message(job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key)
+        message = Message(
+            job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key, lang, ext
+        )
         key = self._key(queue, message)
         try:
             answer = self._call(calls.publish(queue, message, key, traceparent))
@@ -158,6 +164,10 @@ class Client(_Settings):
     def extend(self, *deliveries: Delivery, lease_seconds: float) -> SettleOutcome:
         """Prolong leases: they end ``lease_seconds`` from now."""
         return self._settle("extend", deliveries, lease_seconds=lease_seconds)
+
+    def dead_letters(self, queue: str) -> DeadLetters:
+        """The dead letters of ``queue``: list, show, redrive, delete and purge them."""
+        return DeadLetters(self._call, queue)
 
     def _settle(self, action: str, deliveries: Sequence[Delivery], **parameters: Any) -> SettleOutcome:
         call = calls.settle(deliveries[0].queue, action, [each.ack_token for each in deliveries], **parameters)
@@ -221,9 +231,13 @@ class AsyncClient(_Settings):
         broker_properties: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         traceparent: str | None = None,
+        lang: str = LANG,
+        ext: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """As :meth:`Client.publish`."""
-        message = Message(job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key)
+        message = Message(
+            job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key, lang, ext
+        )
         key = self._key(queue, message)
         try:
             answer = await self._call(calls.publish(queue, message, key, traceparent))
@@ -283,6 +297,10 @@ class AsyncClient(_Settings):
     def consumer(self, queue: str, handler: Handler, **options: Any) -> Consumer:
         """A consumer of ``queue``; see :class:`Consumer` for its options."""
         return Consumer(self, queue, handler, **options)
+
+    def dead_letters(self, queue: str) -> AsyncDeadLetters:
+        """As :meth:`Client.dead_letters`."""
+        return AsyncDeadLetters(self._call, queue)
 
     async def _settle(self, action: str, deliveries: Sequence[Delivery], **parameters: Any) -> SettleOutcome:
         call = calls.settle(deliveries[0].queue, action, [each.ack_token for each in deliveries], **parameters)

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LANG = "python"
+"""What an envelope calls the language of this client."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -15,7 +18,8 @@ class Message:
     ``job``: its kind, by convention a URN. ``data``: its payload, a JSON object. ``trace_id``: by convention a UUID;
     the gateway makes one. ``ordering_key`` and ``headers``: where the broker supports them. ``broker_properties``: by
     their names in the API, such as ``TimeToLive``, where the broker supports them. ``idempotency_key``: 1 to 255
-    printable ASCII characters; the client makes one.
+    printable ASCII characters; the client makes one. ``lang``: the language of the producer, one of those of the
+    envelope. ``ext``: extensions by vendor, which become ``meta.ext`` of the envelope.
     """
 
     job: str
@@ -26,6 +30,8 @@ class Message:
     headers: Mapping[str, str] | None = None
     broker_properties: Mapping[str, Any] | None = None
     idempotency_key: str | None = None
+    lang: str = LANG
+    ext: Mapping[str, Any] | None = None
 
     def draft(self, key: str | None) -> bytes:
         """The body, with the idempotency ``key`` if there is one. Raises TypeError or ValueError if it is no JSON."""
@@ -33,6 +39,7 @@ class Message:
             "job": self.job,
             "data": self.data,
             "trace_id": self.trace_id,
+            "meta": {"lang": self.lang} | ({} if self.ext is None else {"ext": self.ext}),
             "delay_seconds": self.delay_seconds,
             "ordering_key": self.ordering_key,
             "headers": self.headers,

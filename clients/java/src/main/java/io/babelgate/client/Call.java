@@ -11,9 +11,10 @@ import java.util.Map;
 import java.util.UUID;
 
 /**
- * One POST. The same bytes are sent each time, as an idempotency key requires.
+ * One request. The same bytes are sent each time, as an idempotency key requires.
  *
  * @param path relative to the URL of the gateway
+ * @param body that of a POST; null: a GET
  * @param waits how long the gateway may wait before it answers
  * @param unlessWritten see {@link Attempts}
  */
@@ -23,11 +24,11 @@ record Call(String path, byte[] body, Map<String, String> headers, Duration wait
         if (key != null) {
             headers.put("Idempotency-Key", quoted(key));
         }
-        return new Call(path(queue, ""), message.draft(null), headers, Duration.ZERO, key == null);
+        return new Call(path(queue, "messages"), message.draft(null), headers, Duration.ZERO, key == null);
     }
 
     static Call batch(String queue, byte[] body, Message first, boolean unlessWritten) {
-        return new Call(path(queue, ":batch"), body, traced(first), Duration.ZERO, unlessWritten);
+        return new Call(path(queue, "messages:batch"), body, traced(first), Duration.ZERO, unlessWritten);
     }
 
     static Call receive(String queue, int maxMessages, Duration wait, Duration lease) {
@@ -35,7 +36,7 @@ record Call(String path, byte[] body, Map<String, String> headers, Duration wait
         if (lease != null) {
             order.put("lease_seconds", Json.seconds(lease));
         }
-        return new Call(path(queue, ":receive"), Json.bytes(order), Map.of(), wait, false);
+        return new Call(path(queue, "messages:receive"), Json.bytes(order), Map.of(), wait, false);
     }
 
     /** {@code parameters}: the members of the request beside the tokens. */
@@ -43,16 +44,21 @@ record Call(String path, byte[] body, Map<String, String> headers, Duration wait
         ArrayNode tokens = parameters.putArray("ack_tokens");
         deliveries.forEach(each -> tokens.add(each.ackToken()));
         String queue = deliveries.iterator().next().queue();
-        return new Call(path(queue, ":" + action), Json.bytes(parameters), Map.of(), Duration.ZERO, false);
+        return new Call(path(queue, "messages:" + action), Json.bytes(parameters), Map.of(), Duration.ZERO, false);
     }
 
     static String newKey() {
         return UUID.randomUUID().toString();
     }
 
-    private static String path(String queue, String action) {
-        String name = URLEncoder.encode(queue, StandardCharsets.UTF_8).replace("+", "%20");
-        return "/queues/" + name + "/messages" + action;
+    /** The path of {@code action} on {@code queue}. */
+    static String path(String queue, String action) {
+        return "/queues/" + escaped(queue) + "/" + action;
+    }
+
+    /** {@code text} as a part of a path or a query. */
+    static String escaped(String text) {
+        return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
     private static Map<String, String> traced(Message message) {

@@ -23,6 +23,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Pattern;
 
 /**
  * A client of one gateway. Any number of threads may use it. Its methods throw {@link ProblemException} and
@@ -36,6 +37,8 @@ public final class Client {
     static final String NEEDS_NO_KEY = "idempotency_unsupported";
 
     private static final String LOCAL_URL = "http://127.0.0.1:8080";
+    private static final Pattern GATEWAY_URL = Pattern.compile(
+            "https?://[^\\x00-\\x20\\x7f/?#:][^\\x00-\\x20\\x7f/?#]*(/[^\\x00-\\x20\\x7f?#]*)?", Pattern.CASE_INSENSITIVE);
     private static final Duration CONNECT_TIMEOUT = Duration.ofSeconds(10);
 
     private final String url;
@@ -46,8 +49,17 @@ public final class Client {
     private final Set<String> withoutKeys = ConcurrentHashMap.newKeySet();
 
     private Client(Builder builder) {
-        url = first(builder.url, System.getenv("BABELGATE_URL"), LOCAL_URL).replaceAll("/+$", "");
+        String given = first(builder.url, System.getenv("BABELGATE_URL"), LOCAL_URL);
+        if (!GATEWAY_URL.matcher(given).matches()) {
+            throw new IllegalArgumentException("the URL of the gateway begins with http:// or https:// and names a host, such"
+                    + " as http://127.0.0.1:8080, without spaces, line ends, query and fragment");
+        }
+        url = given.replaceAll("/+$", "");
         token = first(builder.token, System.getenv("BABELGATE_TOKEN"));
+        if (token != null && !isVisible(token)) {
+            throw new IllegalArgumentException("the token is visible ASCII, without spaces and line ends; one that was read"
+                    + " from a file often ends in a line feed");
+        }
         timeout = builder.timeout;
         retryFor = builder.retryFor;
         http = httpClient().build();
@@ -96,7 +108,11 @@ public final class Client {
             return this;
         }
 
-        /** A client with these options. */
+        /**
+         * A client with these options.
+         *
+         * @throws IllegalArgumentException for a URL or a token that cannot be one; its text does not show the token
+         */
         public Client build() {
             return new Client(this);
         }
@@ -189,6 +205,11 @@ public final class Client {
         return new Consumer(this, queue, handler, options);
     }
 
+    /** The dead letters of {@code queue}: list, show, redrive, delete and purge them. */
+    public DeadLetters deadLetters(String queue) {
+        return new DeadLetters(call -> call(call, retryFor), queue);
+    }
+
     /** The generated client, for the whole API: {@code new QueuesApi(client.api())}. */
     public ApiClient api() {
         ApiClient api = new ApiClient(httpClient(), ApiClient.createDefaultObjectMapper(), url);
@@ -220,9 +241,10 @@ public final class Client {
     /** One attempt that has begun. */
     CompletableFuture<HttpResponse<byte[]>> send(Call call) {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + call.path()))
-                .header("Content-Type", "application/json")
-                .header("User-Agent", "babelgate-java/" + VERSION)
-                .POST(HttpRequest.BodyPublishers.ofByteArray(call.body()));
+                .header("User-Agent", "babelgate-java/" + VERSION);
+        if (call.body() != null) {
+            request.header("Content-Type", "application/json").POST(HttpRequest.BodyPublishers.ofByteArray(call.body()));
+        }
         call.headers().forEach(request::header);
         if (token != null) {
             request.header("Authorization", "Bearer " + token);
@@ -283,6 +305,11 @@ public final class Client {
     private static UnreachableException unreachable(Throwable cause) {
         boolean sent = !(cause instanceof ConnectException || cause instanceof HttpConnectTimeoutException);
         return new UnreachableException(cause, sent);
+    }
+
+    /** Whether {@code text} is visible ASCII, which every header can carry. */
+    static boolean isVisible(String text) {
+        return text.matches("[!-~]+");
     }
 
     private static Duration seconds(String text) {

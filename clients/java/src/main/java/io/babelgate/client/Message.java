@@ -6,6 +6,9 @@ import java.util.Map;
 
 /** A message to publish. Each method returns a copy with one more member. */
 public final class Message {
+    /** What an envelope calls the language of this client. */
+    private static final String LANG = "java";
+
     private final ObjectNode draft;
     private final String idempotencyKey;
     private final String traceparent;
@@ -32,6 +35,7 @@ public final class Message {
             draft.put("job", job);
         }
         draft.set("data", payload);
+        draft.putObject("meta").put("lang", LANG);
         return new Message(draft, null, null);
     }
 
@@ -68,8 +72,25 @@ public final class Message {
         return new Message(draft, idempotencyKey, traceparent);
     }
 
+    /** The language of the producer, one of those of the envelope. Default: java. */
+    public Message lang(String lang) {
+        ObjectNode copy = draft.deepCopy();
+        copy.withObjectProperty("meta").put("lang", lang);
+        return with(copy);
+    }
+
+    /** Extensions by vendor, which become {@code meta.ext} of the envelope. */
+    public Message ext(Map<String, ?> ext) {
+        ObjectNode copy = draft.deepCopy();
+        copy.withObjectProperty("meta").set("ext", Json.tree(ext));
+        return with(copy);
+    }
+
     /** The W3C trace context of the caller. In a batch that of the first message counts. */
     public Message traceparent(String traceparent) {
+        if (!Client.isVisible(traceparent)) {
+            throw new IllegalArgumentException("a traceparent is visible ASCII, without spaces and line ends");
+        }
         return new Message(draft, idempotencyKey, traceparent);
     }
 
