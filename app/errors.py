@@ -49,6 +49,7 @@ An error carries facts as attributes. Its docstring, formatted with these facts,
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -366,6 +367,8 @@ class OutcomeUnknown(BrokerError):
 
     code = "outcome_unknown"
     retryable = True
+    later: asyncio.Future[BabelgateError | None] | None = None
+    """The outcome of a write that goes on; None where nothing more will be known of it."""
 
 
 class BrokerRejected(BrokerError):

@@ -218,8 +218,8 @@ class Binding(Protocol):
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write ``messages``; return once the broker has confirmed them, with one outcome per message, in order.
 
-        Takes at most ``max_batch`` messages; the gateway passes at most 4 MiB of bodies, or one larger body. Raises
-        BrokerUnavailable when no message was written, OutcomeUnknown when some may have been.
+        Takes at most ``max_batch`` messages, and 4 MiB of bodies, or one larger body. Raises BrokerUnavailable when no
+        message was written, OutcomeUnknown when some may have been: with ``later`` where the write of a copy goes on.
         """
 
     async def reserve(

@@ -17,7 +17,7 @@ from app.clock import Clock, steady_ms
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 from app.gateway.lease_table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
-from app.gateway.republish import publish_again, publish_dead_letters, unproven
+from app.gateway.republish import publish_again, publish_dead_letters, unconfirmed, unproven
 from app.gateway.routing import Route, offering
 from app.observe.events import Event, Facts, Observe
 from app.observe.logs import get_logger
@@ -290,11 +290,12 @@ class GatewayLeaseManager:
                 last.append((held, facts, attempts))
             else:
                 failed.append((held, LastFailure(attempts, LEASE_EXPIRED, expired=True)))
-            if not (self._route.dead_letters_natively if is_last else releases):
+            if held.later is None and not (self._route.dead_letters_natively if is_last else releases):
                 copied.append(held)
         errors = await unproven(self._route, copied, expired=True) if copied else {}
         unanswered = {handle for handle, error in errors.items() if not isinstance(error, LeaseLost)}
         outcomes: dict[str, Outcome] = dict(errors)
+        outcomes |= {held.handle: unconfirmed(self._route) for held in claimed if held.later is not None}
         failed = [each for each in failed if each[0].handle not in errors and not each[0].unsure]
         last = [each for each in last if each[0].handle not in errors and not each[0].unsure]
         if failed:

@@ -6,11 +6,12 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from app.brokers.binding import Delivery, Outcome
 from app.brokers.errors import failure_for_each
 from app.clock import Clock
-from app.errors import BabelgateError, LeaseLost
+from app.errors import BabelgateError, LeaseLost, OutcomeUnknown
 from app.gateway.admission import Admission
 from app.runtime.background import BackgroundTasks
 from app.runtime.cache import Cache
@@ -53,7 +54,8 @@ class HeldLease:
 
     ``adopted``: another process received the delivery, so its body is not here. ``copied``: a copy of the message has
     been published, and ``deadline`` is the time of the next attempt to ack the original. ``unsure``: the broker did not
-    confirm a copy, which may exist, so that no other one is published. ``expired``: the lease is over, and
+    confirm a copy, which may exist, so that no other one is published. ``later``: the outcome of its write, which goes
+    on; the original stays here until it is known. ``expired``: the lease is over, and
     ``deadline`` is the time of the next attempt to return the delivery to the broker. ``reported``: and its end was
     reported.
     """
@@ -66,6 +68,7 @@ class HeldLease:
         "deadline",
         "delivery",
         "expired",
+        "later",
         "number",
         "reported",
         "since",
@@ -82,6 +85,7 @@ class HeldLease:
         self.adopted = False
         self.copied = False
         self.unsure = False
+        self.later: PendingSettle | None = None
         self.expired = False
         self.reported = False
 
@@ -271,6 +275,8 @@ class LeaseTable:
                     self.prolong(held, self._clock() + TRY_AGAIN_MS)
                 else:
                     self._watch(held)
+                if held.later is not None:
+                    held.later.add_done_callback(partial(self._learn, held))
                 claim.set_result(outcome)
             return outcomes
         finally:
@@ -283,6 +289,17 @@ class LeaseTable:
                         self._drop(held)
                     else:
                         self._watch(held)
+
+    def _learn(self, held: HeldLease, later: PendingSettle) -> None:
+        """The outcome of a copy is known: the original is acked now, or may be copied again."""
+        if held.later is not later:
+            return
+        outcome = later.result()
+        held.later = None
+        held.copied = outcome is None
+        held.unsure = isinstance(outcome, OutcomeUnknown)
+        if held.copied and held.claim is None and self._held.get(held.handle) is held:
+            self.prolong(held, self._clock())
 
     def _adopted(self, handle: str) -> HeldLease:
         """The lease of another process, held while it is settled here."""

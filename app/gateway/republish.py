@@ -57,6 +57,11 @@ async def unproven(route: Route, originals: Sequence[HeldLease], *, expired: boo
     return {handle: proof for handle, proof in zip(handles, proofs, strict=False) if proof is not None}
 
 
+def unconfirmed(route: Route) -> OutcomeUnknown:
+    """The outcome for a delivery of which a copy is still being written."""
+    return OutcomeUnknown(route.broker, "a copy of the message is not confirmed yet")
+
+
 async def publish_again(
     route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool
 ) -> Sequence[Outcome]:
@@ -185,10 +190,10 @@ async def _replace(
     route: Route, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
 ) -> Sequence[Outcome]:
     write = offering(route, PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
-    outcomes: list[Outcome] = [LeaseLost()] * len(originals)
+    outcomes: list[Outcome] = [LeaseLost() if held.later is None else unconfirmed(route) for held in originals]
     # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
     outstanding = route.outstanding([held.handle for held in originals])
-    written = [position for position, is_out in enumerate(outstanding) if is_out]
+    written = [at for at, is_out in enumerate(outstanding) if is_out and originals[at].later is None]
     if not written:
         return outcomes
     answers: Sequence[Outcome]
@@ -199,7 +204,8 @@ async def _replace(
     confirmed: list[int] = []
     for position, outcome in zip(written, answers, strict=True):
         outcomes[position] = outcome
-        originals[position].unsure |= isinstance(outcome, OutcomeUnknown)
+        if isinstance(outcome, OutcomeUnknown):
+            originals[position].unsure, originals[position].later = True, outcome.later
         if outcome is None:
             originals[position].copied = True
             confirmed.append(position)

@@ -20,7 +20,7 @@ from app.brokers.kafka.dead_letters import KafkaDeadLetters
 from app.brokers.kafka.inspect import KafkaInspector
 from app.brokers.kafka.message import projected
 from app.brokers.kafka.options import KafkaQueue, queue_of
-from app.brokers.kafka.publish import KafkaProducer, KafkaPublisher, written_of
+from app.brokers.kafka.publish import COPY_SECONDS, KafkaProducer, KafkaPublisher, written_of
 from app.brokers.kafka.reader import KafkaReader
 from app.brokers.kafka.retry import KafkaReinjector
 from app.brokers.kafka.url import KafkaSettings, settings_of
@@ -75,10 +75,11 @@ class KafkaBinding:
         self._clock = clock
         self._admin = KafkaAdmin(name, settings.client, timeout_seconds)
         self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
+        self._copier = KafkaProducer(name, settings.client, timeout_seconds, self._admin, COPY_SECONDS)
         self._reader = KafkaReader(name, settings.client, timeout_seconds)
         self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
-        self._publisher = KafkaPublisher(self._producer, self._admin, clock, self._tier_used)
+        self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
         self._inspector = KafkaInspector(self._admin, self._reader, self._dead_letters, self._leased, clock)
 
@@ -121,7 +122,7 @@ class KafkaBinding:
     async def close(self) -> None:
         """Leave the groups: other members get the partitions, with all that was not acked."""
         await asyncio.gather(self._consumer.close(), self._reinjector.close())
-        await self._producer.close()
+        await asyncio.gather(self._producer.close(), self._copier.close())
         await self._reader.close()
         self._admin.close()
 

@@ -43,6 +43,11 @@ https://kafka.apache.org/documentation/#topicconfigs_max.message.bytes"""
 _REPORTS_SECONDS = 0.001
 """How long after a look for reports the next one follows; an event loop counts in milliseconds."""
 
+COPY_SECONDS = 40.0
+"""How long the client goes on to write a copy without an answer. It is less than the session of a member lasts by
+default, 45 s: after that others may have the original.
+https://kafka.apache.org/documentation/#brokerconfigs_group.consumer.session.timeout.ms"""
+
 _CLOSE_SECONDS = 2.0
 _LEAST_SECONDS = 0.05
 
@@ -55,14 +60,34 @@ class _Batch:
         self.reported = bytearray(count)
         self.left = count
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._later: dict[int, Callable[[KafkaError | BabelgateError | None], None]] = {}
 
     def report(self, position: int, error: KafkaError | BabelgateError | None, _: object = None) -> None:
         """Note the result of a record; librdkafka passes the record, too."""
         self.errors[position] = error
         self.reported[position] = 1
         self.left -= 1
+        if (tell := self._later.pop(position, None)) is not None:
+            tell(error)
         if not self.left and not self.done.done():
             self.done.set_result(None)
+
+    def unknown(self, broker: str, reason: str, *, goes_on: bool) -> None:
+        """Give the records without a report an error. ``goes_on``: the client still writes them, and it has the
+        outcome at last."""
+        loop = asyncio.get_running_loop()
+        for position, reported in enumerate(self.reported):
+            if reported:
+                continue
+            error = self.errors[position] = OutcomeUnknown(broker, reason)
+            if goes_on:
+                later: asyncio.Future[Outcome] = loop.create_future()
+                error.later = later
+                self._later[position] = partial(_tell, later, broker)
+
+
+def _tell(later: asyncio.Future[Outcome], broker: str, error: KafkaError | BabelgateError | None) -> None:
+    later.set_result(None if error is None else translate(error, broker, written=True))
 
 
 class _Client:
@@ -124,10 +149,22 @@ class _Client:
 
 class KafkaProducer:
     """Writes to one cluster. Within the time-out the client itself repeats what the broker has not answered; the broker
-    knows a repetition by its sequence number, and drops it."""
+    knows a repetition by its sequence number, and drops it.
 
-    def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float, admin: KafkaAdmin) -> None:
+    ``write_seconds``: how long the client goes on with a write; None: as long as a call waits for it.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        client: Mapping[str, Any],
+        timeout_seconds: float,
+        admin: KafkaAdmin,
+        write_seconds: float | None = None,
+    ) -> None:
         self._broker = broker
+        self._goes_on = write_seconds is not None
+        write_seconds = max(write_seconds or 0, timeout_seconds - _LEAST_SECONDS)
         self._seconds = timeout_seconds
         self._admin = admin
         self._settings = dict(client) | {
@@ -136,7 +173,7 @@ class KafkaProducer:
             "acks": "all",
             # With 0, nearly each record is sent by itself, while the next ones of its batch are still handed over.
             "linger.ms": 0.5,
-            "message.timeout.ms": max(int((timeout_seconds - _LEAST_SECONDS) * 1000), 100),
+            "message.timeout.ms": max(int(write_seconds * 1000), 100),
             "message.max.bytes": _MAX_CLIENT_BYTES,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
@@ -180,9 +217,7 @@ class KafkaProducer:
         client.watch()
         if not await finished(batch.done, until - asyncio.get_running_loop().time()):
             self._doubt = f"no answer within {self._seconds:g} s"
-            for position, reported in enumerate(batch.reported):
-                if not reported:
-                    batch.errors[position] = OutcomeUnknown(self._broker, self._doubt)
+            batch.unknown(self._broker, self._doubt, goes_on=self._goes_on)
         return batch.errors
 
     async def _reach(self) -> _Client:
@@ -215,10 +250,17 @@ class KafkaPublisher:
     """Writes messages to the topics of queues, their retry tiers and their dead letters."""
 
     def __init__(
-        self, producer: KafkaProducer, admin: KafkaAdmin, clock: Clock, tier_used: Callable[[KafkaQueue], None]
+        self,
+        producer: KafkaProducer,
+        copier: KafkaProducer,
+        admin: KafkaAdmin,
+        clock: Clock,
+        tier_used: Callable[[KafkaQueue], None],
     ) -> None:
-        """``tier_used``: called with the queue of each retry tier, at its first use."""
+        """``copier``: writes the copies of deliveries. ``tier_used``: called with the queue of each retry tier, at its
+        first use."""
         self._producer = producer
+        self._copier = copier
         self._admin = admin
         self._broker = admin.broker
         self._clock = clock
@@ -266,7 +308,8 @@ class KafkaPublisher:
             except ValueError as error:
                 return BrokerRejected(self._broker, str(error))
 
-        await self._producer.connect()
+        producer = self._copier if all(each.failure is not None for each in messages) else self._producer
+        await producer.connect()
         topics: dict[str, Sequence[Topic] | BabelgateError] = {}
         ready: list[tuple[int, Written]] = []
         for position, each in enumerate(await turns.mapped(made, messages, _size)):
@@ -289,7 +332,7 @@ class KafkaPublisher:
             else:
                 ready.append((position, each))
         if ready:
-            results = await self._producer.send([record for _, record in ready])
+            results = await producer.send([record for _, record in ready])
             for (position, record), result in zip(ready, results, strict=True):
                 if result is not None:
                     found = topics[record.topic]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from app.brokers.binding import Outcome
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from tests.harness.kept import LEASE, Kept
 from tests.harness.memory import ProvingMemory
@@ -110,6 +112,57 @@ async def test_a_nack_whose_copy_may_exist_is_not_copied_at_its_deadline(queue: 
     kept.binding.faults.clear()
     await kept.pass_seconds()
     assert (kept.ready(), await kept.out()) == ([(0, 1), (0, 0)], 0)
+
+
+LATE: dict[str, tuple[Outcome, list[tuple[object, int]]]] = {
+    "written": (None, [(0, 1)]),
+    "not written": (BrokerUnavailable("memory", "it was not sent"), [(0, 1), (0, 1)]),
+    "unknown": (UNKNOWN, [(0, 1), (0, 0)]),
+}
+"""The last word on a copy, and what is ready then. The broker in memory has written the first one in any case."""
+
+
+@pytest.mark.parametrize("how", LATE)
+@pytest.mark.parametrize("nacked", [False, True], ids=["expired", "nacked"])
+async def test_the_original_waits_for_the_last_word_on_its_copy(queue: str, nacked: bool, how: str) -> None:
+    """Meanwhile nothing is given back, and no second copy is written."""
+    kept = Kept(queue)
+    (handle,) = await kept.handles(1)
+    error = OutcomeUnknown("memory", "no answer")
+    error.later = asyncio.get_running_loop().create_future()
+    kept.binding.fail_after("publish", 0, error)
+    if nacked:
+        assert kinds(await kept.nack(handle)) == [OutcomeUnknown]
+    else:
+        await kept.pass_seconds()
+    kept.binding.faults.clear()
+    kept.binding.calls.clear()
+    if nacked:
+        assert kinds(await kept.nack(handle)) == kinds(await kept.reject(handle)) == [OutcomeUnknown]
+    for _ in range(3):
+        await kept.pass_seconds()
+    assert (kept.ready(), dict(kept.binding.calls), await kept.out()) == ([(0, 1)], {}, 1)
+    outcome, ready = LATE[how]
+    error.later.set_result(outcome)
+    await asyncio.sleep(0)
+    await kept.pass_seconds(AGAIN)
+    assert (kept.ready(), await kept.out(), kept.expired()) == (ready, 0, 1)
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+async def test_a_lease_ends_when_its_late_copy_is_written(queue: str, verb: str) -> None:
+    kept = Kept(queue)
+    (handle,) = await kept.handles(1)
+    error = OutcomeUnknown("memory", "no answer")
+    error.later = asyncio.get_running_loop().create_future()
+    kept.binding.fail_after("publish", 0, error)
+    assert kinds(await kept.nack(handle)) == [OutcomeUnknown]
+    kept.binding.faults.clear()
+    error.later.set_result(None)
+    await asyncio.sleep(0)
+    assert kinds(await kept.settle(verb, handle)) == [LeaseLost]
+    await kept.lease_manager.expire()
+    assert (kept.ready(), await kept.out(), kept.broker_usage.count) == ([(0, 1)], 0, 0)
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

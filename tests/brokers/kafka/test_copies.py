@@ -1,0 +1,77 @@
+"""Copies whose confirm is late: the client goes on with the write, and the original waits for its outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from app.brokers.binding import NativeQueue, Outcome, Outgoing
+from app.errors import OutcomeUnknown
+from tests.brokers.kafka.harness import KafkaBroker, read
+from tests.brokers.kafka.server import KafkaServer
+from tests.harness.passing import Passing
+from tests.harness.world import World, until
+from tests.suites.life import each_ends_once
+
+pytestmark = pytest.mark.kafka
+
+COUNT = 3
+
+
+@pytest.fixture
+async def world(server: KafkaServer, queue: str) -> AsyncIterator[World]:
+    """Gateways on the server."""
+    made = World(KafkaBroker(server), queue)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize("verb", ["nack", "reject", "expire"])
+async def test_a_message_whose_copy_is_confirmed_late_comes_once(
+    world: World, server: KafkaServer, queue: str, verb: str
+) -> None:
+    """The broker stalls when the copies are written, for longer than the call."""
+    unknown: list[bool] = []
+    connected = False
+
+    class StallsAtCopies(Passing):
+        async def write(self, queue: NativeQueue, messages: Sequence[Outgoing], *, dead: bool) -> Sequence[Outcome]:
+            write = self.inner.publish_dead_letters if dead else self.inner.publish
+            if not connected or unknown or messages[0].failure is None:
+                outcomes: Sequence[Outcome] = await write(queue, messages)
+            else:
+                async with world.broker.hung():
+                    outcomes = await write(queue, messages)
+                unknown.extend(isinstance(each, OutcomeUnknown) for each in outcomes)
+            return outcomes
+
+        async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+            return await self.write(queue, messages, dead=False)
+
+        async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+            return await self.write(queue, records, dead=True)
+
+    patient = await world.process()
+    await patient.publish_all([{"n": n} for n in range(COUNT + 1)])
+    process = await world.process(wrap=StallsAtCopies, broker_options={"timeout_seconds": 1})
+    end = process.reject if verb == "reject" else process.nack
+    # The client connects, and a topic is created.
+    (first,) = await process.take(1)
+    while await end(first) != [None]:
+        pass
+    connected = True
+    messages = await process.take(COUNT, 3 if verb == "expire" else 10)
+
+    async def has_stalled() -> bool:
+        # On a busy machine a call may end before anything is written.
+        if verb != "expire" and not unknown:
+            await end(*messages)
+        return bool(unknown)
+
+    await until(has_stalled)
+    assert unknown == [True] * COUNT
+    await each_ends_once(patient, COUNT + 1)
+    topic, count = (f"{queue}.dlq", COUNT + 1) if verb == "reject" else (queue, 2 * (COUNT + 1))
+    assert len(await asyncio.to_thread(read, server.port, topic)) == count
