@@ -167,7 +167,7 @@ def require_utf8(body: bytes) -> None:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise syntax_error(error, "one JSON object") from None
+        raise syntax_error(error, "one JSON object", body) from None
 
 
 def is_null(body: bytes) -> bool:

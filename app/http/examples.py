@@ -238,6 +238,18 @@ _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "job_too_long": ("/job", "job has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "trace_id_too_long": ("/trace_id", "trace_id has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
+    "header_unsupported": (
+        "/headers/sent at",
+        "The header sent at is not one that Amazon SQS carries: a name has letters, digits, _, - and dots, and a value "
+        "is not empty.",
+        {},
+    ),
+    "character_unsupported": (
+        "/data/note",
+        "Amazon SQS does not carry the character U+FFFE, which XML 1.0 does not allow. Leave it out, or encode the "
+        "value, such as in Base64.",
+        {},
+    ),
     "too_many_headers": ("/headers", "The broker aws carries at most 4 headers, not 5.", {"maximum": 4}),
     "queue_name_unsupported": ("", "The broker aws cannot have a queue of this name: it has a dot.", {}),
     "queue_unsupported": (

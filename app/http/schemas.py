@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -337,7 +338,7 @@ def from_body(body: bytes, kind: type[Read]) -> Read:
     except msgspec.ValidationError as error:
         raise _misfit(error, kind, in_body=True) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise syntax_error(error, "one JSON object") from None
+        raise syntax_error(error, "one JSON object", body) from None
 
 
 def from_query(query: bytes, kind: type[Read]) -> Read:
@@ -382,10 +383,12 @@ def _misfit(error: msgspec.ValidationError, kind: type[Struct], in_body: bool) -
     return InvalidParameter(name=name, reason=reason, pointer=pointer(*place) if in_body else None)
 
 
-def syntax_error(error: Exception, what: str) -> EnvelopeSyntaxError:
-    """The error of a body that is not ``what``, such as "one JSON array"; ``error`` is that of msgspec's decoder."""
+def syntax_error(error: Exception, what: str, body: bytes) -> EnvelopeSyntaxError:
+    """The error of a ``body`` that is not ``what``, such as "one JSON array"; ``error`` is the decoder's."""
     found = _BYTE.search(str(error))
-    if isinstance(error, UnicodeDecodeError):
+    if body.startswith(BOM_UTF8):
+        reason = "it starts with a byte order mark"
+    elif isinstance(error, UnicodeDecodeError):
         reason = f"it is not valid UTF-8 at byte {error.start}"
     elif isinstance(error, RecursionError):
         reason = "it is nested too deeply"

@@ -242,7 +242,7 @@ def _split(decoder: msgspec.json.Decoder[Any], body: bytes) -> Sequence[msgspec.
         if isinstance(error, msgspec.ValidationError):
             detail = "The body is not one JSON array: it is another JSON value. Put the entries between [ and ]."
             raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
-        raise syntax_error(error, "one JSON array") from None
+        raise syntax_error(error, "one JSON array", body) from None
     if isinstance(decoded, list):
         return cast(list[msgspec.Raw], decoded)
     entries = astuple(decoded)

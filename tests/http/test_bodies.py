@@ -179,3 +179,29 @@ async def test_a_stopping_gateway_ends_the_wait_with_an_empty_list(app, queue):
     await app.gateway.drain()
     await asyncio.wait_for(serving, 60)
     assert (call.status, call.json()) == (200, {"messages": []})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("messages", '{"job":"j","data":{}}'),
+        ("messages:batch", '[{"job":"j","data":{}}]'),
+        ("messages:validate", '{"job":"j","data":{}}'),
+        ("messages:receive", '{"max_messages":1}'),
+        *((f"messages:{verb}", '{"ack_tokens":["a"]}') for verb in ("ack", "nack", "reject")),
+        ("messages:settle", '{"acks":["a"]}'),
+    ],
+)
+def test_a_byte_order_mark_is_refused_by_its_name(caller, path, body):
+    answer = caller.post(f"/queues/direct-bom/{path}", content=b"\xef\xbb\xbf" + body.encode())
+    refused = problem(answer, 400, "invalid_json")
+    assert refused["detail"].endswith(": it starts with a byte order mark.")
+
+
+def test_a_byte_order_mark_before_the_first_line_refuses_that_line(caller):
+    line = b'{"job":"j","data":{}}\n'
+    upload = b"\xef\xbb\xbf" + line * 3
+    headers = {"content-type": "application/x-ndjson"}
+    results = caller.post("/queues/direct-bom/messages:batch", content=upload, headers=headers).json()["results"]
+    assert [each["status"] for each in results] == [400, 201, 201]
+    assert results[0]["detail"].endswith(": it starts with a byte order mark.")

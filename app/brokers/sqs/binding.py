@@ -137,10 +137,7 @@ class SqsBinding:
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """The entry of :meth:`publish`, without its id."""
         target = _queue(queue)
-        try:
-            made = await turns.run(entry, target, message, size=len(message.body))
-        except ValueError as error:
-            raise BrokerRejected(self.name, str(error)) from error
+        made = await turns.run(entry, target, message, size=len(message.body))
         body = made.pop("MessageBody").encode()
         attributes = made.pop("MessageAttributes", {})
         headers = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import uuid4
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 from app.brokers.binding import NO_HEADERS, DeadRecord, Outgoing
 from app.brokers.envelope_fields import envelope_fields
 from app.brokers.sqs.queue import SqsQueue
-from app.jsontext import digits
+from app.errors import UnsupportedByBroker
+from app.jsontext import digits, pointer
 
 MAX_ATTRIBUTES = 10
 """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html"""
@@ -65,7 +67,7 @@ class Read(Struct, frozen=True):
 
 
 def entry(queue: SqsQueue, message: Outgoing) -> Entry:
-    """The message as an entry of ``SendMessageBatch``, without its id. Raises ValueError for one that SQS refuses.
+    """The message as an entry of ``SendMessageBatch``, without its id. Raises UnsupportedByBroker if SQS refuses it.
 
     The message group is the ordering key, else that of the original, else the route's. A key or an id with characters
     that SQS refuses is replaced by its SHA-256.
@@ -164,7 +166,7 @@ NO_OTHERS: Mapping[str, Mapping[str, Any]] = {}
 def _entry(message: Outgoing) -> Entry:
     body = message.body.decode()
     if (found := forbidden(body)) is not None:
-        raise ValueError(f"Amazon SQS does not carry the character U+{ord(found):04X}")
+        raise _uncarried(found, _place(body))
     attributes = _contract(message) if message.is_envelope else {}
     typed = message.carried.attributes if isinstance(message.carried, NativeParts) else NO_OTHERS
     headers = [each for each in message.headers.items() if each[0] not in typed]
@@ -200,14 +202,51 @@ def _add_headers(attributes: Attributes, headers: Any, *, strict: bool) -> None:
     for name, value in headers:
         if name in CONTRACT or len(attributes) >= MAX_ATTRIBUTES:
             continue
-        if not _NAME.fullmatch(name) or not value or forbidden(value):
-            if strict:
-                raise ValueError(
-                    f"the header {name} is not one that Amazon SQS carries: a name has letters, digits, _, - and "
-                    "dots, and a value is not empty"
-                )
-            continue
-        attributes[name] = _text(value)
+        found = forbidden(value)
+        if _NAME.fullmatch(name) and value and found is None:
+            attributes[name] = _text(value)
+        elif strict:
+            place = pointer("headers", name)
+            if found is not None:
+                raise _uncarried(found, place)
+            reason = (
+                f"The header {name} is not one that Amazon SQS carries: a name has letters, digits, _, - and dots, "
+                "and a value is not empty."
+            )
+            raise UnsupportedByBroker("header_unsupported", place, reason)
+
+
+def _uncarried(character: str, place: str) -> UnsupportedByBroker:
+    reason = (
+        f"Amazon SQS does not carry the character U+{ord(character):04X}, which XML 1.0 does not allow. Leave it "
+        "out, or encode the value, such as in Base64."
+    )
+    return UnsupportedByBroker("character_unsupported", place, reason)
+
+
+def _place(body: str) -> str:
+    """The pointer of the first name or value of a JSON text that has a character which SQS refuses."""
+    try:
+        # Numbers as texts: they may have any size.
+        return _search(json.loads(body, parse_int=str, parse_float=str), ()) or ""
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _search(value: object, path: tuple[str | int, ...]) -> str | None:
+    if isinstance(value, str):
+        return pointer(*path) if forbidden(value) else None
+    members: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, list):
+        members = enumerate(value)
+    for name, member in members:
+        if isinstance(name, str) and forbidden(name):
+            return pointer(*path, name)
+        if (found := _search(member, (*path, name))) is not None:
+            return found
+    return None
 
 
 def _text(value: str) -> dict[str, Any]:

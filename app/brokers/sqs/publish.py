@@ -13,7 +13,7 @@ from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.errors import entry_error
 from app.brokers.sqs.message import Entry, numbered, size_of
 from app.brokers.sqs.queue import SqsQueue
-from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, OutcomeUnknown, UnsupportedByBroker
 from app.runtime import turns
 
 MAX_ENTRIES = 10
@@ -51,8 +51,8 @@ async def publish(
     def made(message: Outgoing) -> tuple[Entry, int] | BabelgateError:
         try:
             entry = make(queue, message)
-        except ValueError as error:
-            return BrokerRejected(client.broker, str(error))
+        except UnsupportedByBroker as error:
+            return error.without_frames()
         size = size_of(message, entry)
         return BodyTooLarge(actual=size, limit=max_bytes) if size > max_bytes else (entry, size)
 

@@ -128,7 +128,7 @@ async def test_a_message_that_cannot_be_carried_fails_alone(one: SqsBinding, que
         Outgoing(body(3), {"empty": ""}),
     ]
     outcomes = await one.publish(native, messages)
-    assert [type(outcome) for outcome in outcomes] == [type(None)] + [BrokerRejected] * 3
+    assert [type(outcome) for outcome in outcomes] == [type(None)] + [UnsupportedByBroker] * 3
     assert "U+FFFE" in str(outcomes[1])
     assert [number(each.body) for each in await one.reserve(native, 10, 20, 30)] == [0]
 
