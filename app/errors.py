@@ -136,8 +136,8 @@ class EnvelopeError(BabelgateError):
 
     code = "invalid_envelope"
 
-    def __init__(self, problems: Sequence[Problem], trace_id: str | None = None) -> None:
-        super().__init__(problems=tuple(problems), trace_id=trace_id)
+    def __init__(self, problems: Sequence[Problem], trace_id: str | None = None, **facts: Any) -> None:
+        super().__init__(problems=tuple(problems), trace_id=trace_id, **facts)
         self.problems: tuple[Problem, ...] = tuple(problems)
 
     @property
@@ -312,9 +312,12 @@ class Forbidden(BabelgateError):
 
 
 class InvalidAckToken(BabelgateError):
-    """The ack token is malformed, was not issued by this gateway, or belongs to another queue."""
+    """The ack token {reason}."""
 
     code = "invalid_ack_token"
+
+    def __init__(self, reason: str = "was not issued by this gateway for this queue", **facts: Any) -> None:
+        super().__init__(reason=reason, **facts)
 
 
 class LeaseLost(BabelgateError):

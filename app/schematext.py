@@ -5,7 +5,8 @@ msgspec and pydantic give the schema of a type. Bounds and valid names come from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal
 
 Json = dict[str, Any]
@@ -16,6 +17,12 @@ Fault = Literal["missing", "unknown", "wrong"]
 
 _MAX_NAMES = 40
 """Maximum valid names in one sentence."""
+_MAX_COMPARED = 64
+"""Maximum characters of a name that is compared. More than the longest valid name has: a longer one is like none."""
+_LEAST_START = 3
+"""Minimum characters of a name that may be the start of the one that was meant, as ``wait`` is of ``wait_seconds``."""
+_LEAST_RATIO = 0.7
+"""Least similarity, by difflib, of a name and the one that was meant."""
 
 
 def explain(schema: Json, place: Place, fault: Fault) -> str:
@@ -24,7 +31,8 @@ def explain(schema: Json, place: Place, fault: Fault) -> str:
     The member is ``missing``, its name is ``unknown``, or its value is ``wrong``.
     """
     if fault == "unknown":
-        return f"unknown name; {valid_names(schema, place[:-1])}"
+        meant = did_you_mean(str(place[-1]), names_of(schema, place[:-1]))
+        return f"unknown name; {valid_names(schema, place[:-1])}{'.' if meant else ''}{meant}"
     expected = f"must be {_described(schema, _found(schema, place))}"
     return f"is required; it {expected}" if fault == "missing" else expected
 
@@ -32,6 +40,24 @@ def explain(schema: Json, place: Place, fault: Fault) -> str:
 def fault_of(kind: str) -> Fault:
     """Return the fault that an error of pydantic with the type ``kind`` reports."""
     return "missing" if kind == "missing" else "unknown" if kind == "extra_forbidden" else "wrong"
+
+
+def closest(name: str, valid: Iterable[str]) -> str | None:
+    """Return the one of ``valid`` that was probably meant by ``name``; None if none is like it. Takes up to 0.1 ms for
+    a dozen valid names, whatever ``name`` is."""
+    if len(name) > _MAX_COMPARED:
+        return None
+    given, by_lower = name.lower(), {each.lower(): each for each in valid}
+    longer = [each for each in by_lower if each.startswith(given)] if len(given) >= _LEAST_START else []
+    found = longer or get_close_matches(given, by_lower, 1, _LEAST_RATIO)
+    return by_lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """Return a question after the one of ``valid`` that is closest to ``name``, with a space before it; empty if there
+    is none."""
+    found = closest(name, valid)
+    return f" Did you mean {found}?" if found else ""
 
 
 def valid_names(schema: Json, place: Place) -> str:

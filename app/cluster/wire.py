@@ -47,6 +47,7 @@ class _Result(Struct, frozen=True, array_like=True):
     action: Action
     error: _Error | None
     lease_expires_at: int | None
+    dead_lettered: bool = False
 
 
 _identities = msgspec.json.Decoder(Identity)
@@ -92,6 +93,7 @@ def encode_answers(answers: Sequence[Answer]) -> bytes:
                     each.action,
                     _written(each.error) if each.error is not None else None,
                     each.lease_expires_at,
+                    each.dead_lettered,
                 )
                 for each in answer
             ]
@@ -107,7 +109,11 @@ def decode_answers(body: bytes) -> list[Answer]:
         if isinstance(answer, _Error)
         else [
             SettleResult(
-                each.index, each.action, _rebuilt(each.error) if each.error is not None else None, each.lease_expires_at
+                each.index,
+                each.action,
+                _rebuilt(each.error) if each.error is not None else None,
+                each.lease_expires_at,
+                each.dead_lettered,
             )
             for each in answer
         ]

@@ -13,6 +13,7 @@ from app.clock import milliseconds
 from app.envelope.contract import is_text
 from app.errors import Problem
 from app.jsontext import is_encodable, is_number, pointer
+from app.schematext import did_you_mean
 
 MAX_TIME_TO_LIVE: Final = 922_337_203_685
 """Maximum seconds of TimeToLive, from the maximum of a TimeSpan, its type:
@@ -89,6 +90,9 @@ READ_ONLY: Final[Mapping[str, str]] = {
 """The properties that a publish cannot set, and what sets them instead."""
 
 
+_WRITABLE = ", ".join(WRITABLE)
+
+
 def http_date(ms: int) -> str:
     """Format Unix milliseconds as Microsoft does in broker properties: ``Tue, 24 Nov 2026 10:00:00 GMT``."""
     return formatdate(ms // 1000, usegmt=True)
@@ -99,11 +103,13 @@ def property_problems(given: Any) -> Iterator[Problem]:
     if not isinstance(given, dict):
         yield Problem("/broker_properties", "invalid_broker_properties", "broker_properties must be an object.")
         return
+    meant: str | None = None
     for name, value in given.items():
         at = pointer(_MEMBER, name) if is_encodable(name) else pointer(_MEMBER)
         if name not in WRITABLE and name not in READ_ONLY:
-            detail = f"broker_properties may have only the members {', '.join(WRITABLE)}."
-            yield Problem(at, "unknown_member", detail)
+            # Only for the first: to find it takes longer than to read a member.
+            meant = did_you_mean(name, WRITABLE) if meant is None else ""
+            yield Problem(at, "unknown_member", f"broker_properties may have only the members {_WRITABLE}.{meant}")
         elif value is None:
             continue
         elif name in READ_ONLY:

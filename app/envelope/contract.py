@@ -28,6 +28,7 @@ MAX_ID: Final = 128
 """Maximum characters of a published ``meta.id``: that of a MessageId of Azure Service Bus, the tightest of all brokers.
 https://learn.microsoft.com/en-us/azure/service-bus-messaging/duplicate-detection
 They are ASCII, so that the id also fits the 255 bytes of a property of AMQP 0-9-1."""
+_OF_CLOUD_EVENTS: Final = frozenset({"source", "subject", "time", "datacontenttype", "data", "data_base64"})
 is_spec_version = re.compile(r"1\.0(?:[.-].*)?").fullmatch
 """Whether a text is the version of the Open Job Spec that is supported."""
 is_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}").fullmatch
@@ -164,9 +165,11 @@ def identity(members: Mapping[str, Member]) -> Member | None:
 def job_defect(members: Mapping[str, Member]) -> tuple[str, str] | None:
     """Return pointer and description of the first defect of a body that is a job of the Open Job Spec and no envelope.
 
-    None if the body has neither ``specversion`` nor ``args``, which only jobs have, nor a ``type`` without ``data``.
+    None if the body has neither ``specversion`` nor ``args``, nor a ``type`` without ``data``; and for a CloudEvent.
     """
     if not {"specversion", "args"} & members.keys() and ("type" not in members or "data" in members):
+        return None
+    if is_cloud_event(members):
         return None
     values = {name: member.value for name, member in members.items()}
     version = values.get("specversion", "1.0")
@@ -177,6 +180,13 @@ def job_defect(members: Mapping[str, Member]) -> tuple[str, str] | None:
     if not isinstance(values.get("args"), list):
         return "/args", "The body is a job of the Open Job Spec, whose args must be an array."
     return "", "The body is a job of the Open Job Spec and no envelope: send it as application/openjobspec+json."
+
+
+def is_cloud_event(members: Mapping[str, Member]) -> bool:
+    """Return whether a body is a CloudEvent, which has a ``specversion`` and a ``type`` like a job, and no ``args``:
+    https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#required-attributes"""
+    names = members.keys()
+    return {"specversion", "type"} <= names and "args" not in names and not names.isdisjoint(_OF_CLOUD_EVENTS)
 
 
 def dropped_keys(frame: ObjectText) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from app.envelope.contract import (
     Limits,
     Publication,
     identity,
+    is_cloud_event,
     is_id,
     is_int64,
     is_text,
@@ -48,6 +49,7 @@ from app.jsontext import (
     pointer,
     quote,
 )
+from app.schematext import did_you_mean
 
 ENTRY_ALLOWANCE = 65_536
 """Bytes that an entry or a draft may have in addition to its envelope, for its options."""
@@ -63,6 +65,10 @@ _DEFECTS = {
     "number_out_of_range": "The number must fit a double; send a larger one as a string.",
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
 }
+_CLOUD_EVENT = (
+    "The body is a CloudEvent and no envelope: send a draft with its type as job and its data as data, "
+    'such as {"job": "urn:babel:orders:created", "data": {…}}.'
+)
 _UUIDS_AT_ONCE = 128
 # https://www.rfc-editor.org/rfc/rfc9562#section-5.4
 _VERSION = bytes(0x40 | octet & 0x0F for octet in range(256))
@@ -156,11 +162,14 @@ def _options(members: Mapping[str, Member]) -> dict[str, Any]:
 
 
 def _unknown(members: Iterable[str], valid: Sequence[str], what: str, *above: str) -> Iterator[Problem]:
-    """Yield a problem for each of ``members`` that is not ``valid``; ``above`` is the path to their object."""
+    """Yield a problem for each of ``members`` that is not ``valid``; ``above`` is the path to their object. Only the
+    first says which name was probably meant: to find it takes longer than to read a member."""
+    meant: str | None = None
     for name in members:
         if name not in valid:
             at = pointer(*above, name) if is_encodable(name) else pointer(*above)
-            yield Problem(at, "unknown_member", f"{what} may have only the members {', '.join(valid)}.")
+            meant = did_you_mean(name, valid) if meant is None else ""
+            yield Problem(at, "unknown_member", f"{what} may have only the members {', '.join(valid)}.{meant}")
 
 
 class _Reading:
@@ -219,6 +228,8 @@ class _Reading:
         if found is None and (defect := job_defect(self.top)) is not None:
             # Its other members are not those of an envelope either.
             raise EnvelopeError([Problem(self.at + defect[0], "invalid_job", defect[1])])
+        if found is None and is_cloud_event(self.top):
+            raise EnvelopeError([Problem(self.at + "/job", "missing_urn", _CLOUD_EVENT)])
         detail = "job names the message: it must be a string that is not blank."
         self._check(found is not None, "missing_urn", "/job", detail)
         job = str(found.value) if found else ""

@@ -43,6 +43,10 @@ _LEAST_FACTS_BYTES = 48
 """Enough to identify and measure a message whose id is a UUID."""
 _MAX_FACTS_BYTES = 1024
 """Most bytes of the facts beside a handle that is too long for a token of 300 characters."""
+_MALFORMED = "is malformed: send it as the receive returned it"
+_UNKNOWN_KEY = "was not issued by this gateway, or with a token key that it no longer has"
+_OTHER_QUEUE = "does not belong to the queue {}, or was altered"
+"""The causes of an invalid token, as clauses."""
 _VERSION = b"\x02"
 _HEAD_BYTES = 5
 _CONTEXT = b"babelgate ack token 2"
@@ -159,11 +163,16 @@ class TokenSealer:
                 self._leases.forget(token)
             return lease
         if len(token) > MAX_TOKEN_LENGTH:
-            raise InvalidAckToken
+            raise InvalidAckToken(_MALFORMED)
         try:
             lease = self._open_signed(token, queue) if token.startswith(_SIGNED_START) else self._open(token, queue)
-        except (ValueError, KeyError, InvalidTag):
-            raise InvalidAckToken from None
+        except ValueError:
+            raise InvalidAckToken(_MALFORMED) from None
+        except KeyError:
+            raise InvalidAckToken(_UNKNOWN_KEY) from None
+        except InvalidTag:
+            # The queue is authenticated with the content, so the two causes cannot be told apart.
+            raise InvalidAckToken(_OTHER_QUEUE.format(queue)) from None
         if keep:
             self._leases.keep(token, lease)
         return lease
@@ -172,8 +181,8 @@ class TokenSealer:
         text = token.encode("ascii")
         sealed = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
         # Decoding skips foreign characters and unused bits, but only the encoding that was issued is valid.
-        if _text(sealed) != text:
-            raise InvalidAckToken
+        if _text(sealed) != text or not sealed.startswith(_VERSION):
+            raise InvalidAckToken(_MALFORMED)
         head = sealed[:_HEAD_BYTES]
         content = _decode(self._ciphers[head].decrypt(sealed[_HEAD_BYTES:], [head + queue.encode()]))
         return Lease(
@@ -195,8 +204,10 @@ class TokenSealer:
         keyed = self._macs[key].copy()
         keyed.update(text)
         good = hmac.compare_digest(_text(keyed.digest()[:_MAC_BYTES]), mac)
-        if version != "1" or not good or of_queue != queue:
-            raise InvalidAckToken
+        if version != "1":
+            raise InvalidAckToken(_MALFORMED)
+        if not good or of_queue != queue:
+            raise InvalidAckToken(_OTHER_QUEUE.format(queue))
         return Lease(queue, broker, handle, receiver, int(deadline), int(attempts), _decode_signed_facts(facts))
 
 

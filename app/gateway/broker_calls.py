@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
@@ -21,8 +21,9 @@ from app.gateway.outages import Outages
 from app.gateway.routing import Route
 from app.observe.events import Call, Event, EventKind, Facts, Observe, Operation
 
-TokenOutcome = Outcome | int
-"""The outcome of one token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
+TokenOutcome = Outcome | int | Literal["dead_lettered"]
+"""The outcome of one token: ``None`` settled, an error, the new deadline of an extended lease in Unix ms, or that its
+nack was the last one."""
 
 _SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
 

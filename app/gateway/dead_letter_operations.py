@@ -39,6 +39,7 @@ from app.gateway.model import (
     RedriveResult,
     RemovalResult,
 )
+from app.gateway.names import check_queue_name
 from app.gateway.overview import count_purge
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.redrive import (
@@ -295,6 +296,7 @@ class DeadLetterOperations:
         source = self._route(caller, Right.MANAGE, queue)
         target = source
         if to_queue is not None and to_queue != queue:
+            check_queue_name(to_queue, "to_queue")
             target = self._route(caller, Right.SEND, to_queue)
         elif edits:
             caller.require(Right.SEND, queue)

@@ -151,7 +151,7 @@ class KeyStores:
         reason = "idempotency.store is none"
         if name != NONE:
             reason = f"the broker {name!r} keeps none, and idempotency.store names no other"
-        raise IdempotencyUnsupported(queue=route.queue, reason=reason)
+        raise IdempotencyUnsupported(queue=route.queue, reason=reason, pointer="/idempotency_key")
 
     def info(self, route: Route) -> KeysInfo | None:
         """How the keys of a queue are kept; None: no store keeps them."""
@@ -303,7 +303,7 @@ class IdempotentPublisher:
             return result
         assert claim is not None
         if result.fingerprint != claim.fingerprint:
-            return IdempotencyKeyReused(queue=self._route.queue)
+            return IdempotencyKeyReused(queue=self._route.queue, pointer="/idempotency_key")
         if result.answer is not None:
             return _receipt_of(result.answer)
         return IdempotencyInProgress() if result.seconds > 0 else IdempotencyUnresolved()

@@ -91,12 +91,14 @@ class Settlement(Struct, frozen=True):
 
 
 class SettleResult(Struct, frozen=True):
-    """The outcome of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend."""
+    """The outcome of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend.
+    ``dead_lettered``: a nack was that of the last attempt, and the message is a dead letter now."""
 
     index: int
     action: Action
     error: BabelgateError | None = None
     lease_expires_at: int | None = None
+    dead_lettered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

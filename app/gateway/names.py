@@ -9,14 +9,17 @@ from app.errors import InvalidParameter
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 
 
-def check_queue_name(queue: str) -> None:
-    """Raise InvalidParameter unless ``queue`` is a legal name."""
+def check_queue_name(queue: str, member: str | None = None) -> None:
+    """Raise InvalidParameter unless ``queue`` is a legal name. ``member``: of the body; None: it is in the path."""
     if not QUEUE_NAME.fullmatch(queue):
-        raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
-    if queue in (".", ".."):
-        raise InvalidParameter(name="queue", reason="HTTP clients remove it from a path before they send it")
-    if queue.endswith(".dlq"):
-        raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
+        reason = "a queue name matches [A-Za-z0-9._-]{1,120}"
+    elif queue in (".", ".."):
+        reason = "HTTP clients remove it from a path before they send it"
+    elif queue.endswith(".dlq"):
+        reason = "a dead-letter queue is reached through its parent's /dead-letters"
+    else:
+        return
+    raise InvalidParameter(name=member or "queue", reason=reason, pointer=member and f"/{member}")
 
 
 class Pattern:

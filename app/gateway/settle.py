@@ -119,7 +119,10 @@ class Settler:
         if exhausted:
             dead_letter = partial(self._dead_letter, runtime, nack.error, nack.exception, 1)
             outcomes = await _in_chunks(route, [leases[position] for position in exhausted], dead_letter)
-            by_position.update(zip(exhausted, outcomes, strict=True))
+            by_position.update(
+                (position, "dead_lettered" if outcome is None else outcome)
+                for position, outcome in zip(exhausted, outcomes, strict=True)
+            )
         return [by_position[position] for position in range(len(leases))]
 
     async def _reject(self, runtime: QueueRuntime, reject: Reject, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
@@ -242,4 +245,6 @@ async def _each(opened: Sequence[object], call: Awaitable[Sequence[TokenOutcome]
 def _result(index: int, action: Action, outcome: TokenOutcome) -> SettleResult:
     if isinstance(outcome, int):
         return SettleResult(index, action, None, outcome)
+    if outcome == "dead_lettered":
+        return SettleResult(index, action, dead_lettered=True)
     return SettleResult(index, action, outcome)

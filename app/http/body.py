@@ -24,6 +24,9 @@ MAX_RATIO = 200
 bombs reach 1,000."""
 _RATIO_FROM_BYTES = 1_048_576
 
+_OF_FORMS = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data"})
+"""The types that ``curl`` sends with ``-d`` and ``-F``: https://curl.se/docs/manpage.html#-d"""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
@@ -89,7 +92,7 @@ async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
     encoding = exchange.headers.get(b"content-encoding", b"identity").strip().lower()
     length = exchange.headers.get(b"content-length")
     if encoding not in (b"identity", b"gzip", b"x-gzip"):
-        raise UnsupportedMediaType(reason="The only supported Content-Encoding is gzip.")
+        raise UnsupportedMediaType(reason="The only supported Content-Encoding is gzip.", accept_encoding="gzip")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
     source = _bounded(_received(exchange, await exchange.receive()), limit)
@@ -190,5 +193,7 @@ def require_json(exchange: Exchange, *others: str) -> bytes:
     if kind != JSON and not kind.endswith(b"+json"):
         accepted = ", ".join(["application/json", *others])
         reason = f"The body must be {accepted} or another type that ends in +json, not {kind.decode('latin-1')}."
+        if kind in _OF_FORMS:
+            reason += " curl sends this type unless it gets another one: add -H 'Content-Type: application/json'."
         raise UnsupportedMediaType(reason=reason)
     return kind

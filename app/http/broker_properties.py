@@ -27,22 +27,23 @@ def from_header(exchange: Exchange) -> Mapping[str, Any] | None:
     if text is None:
         return None
     if sum(name == NAME for name, _ in exchange.scope["headers"]) > 1:
-        raise InvalidParameter(name=HEADER, reason="given more than once")
+        raise InvalidParameter(name=HEADER, reason="given more than once", header=HEADER)
     try:
         given = {name: member.value for name, member in decode_object(text).by_name().items()}
     except JsonSyntaxError as error:
-        raise InvalidParameter(name=HEADER, reason=f"must be one JSON object: {error}") from None
+        raise InvalidParameter(name=HEADER, reason=f"must be one JSON object: {error}", header=HEADER) from None
     except JsonTooDeep:
-        raise InvalidParameter(name=HEADER, reason="must be one JSON object: it is nested too deeply") from None
+        reason = "must be one JSON object: it is nested too deeply"
+        raise InvalidParameter(name=HEADER, reason=reason, header=HEADER) from None
     if problems := list(islice(property_problems(given), MAX_PROBLEMS)):
-        raise EnvelopeError(problems)
+        raise EnvelopeError(problems, header=HEADER)
     return read_properties(given)
 
 
 def refuse_header(exchange: Exchange, reason: str) -> None:
     """Raise InvalidParameter for a request with the header."""
     if NAME in exchange.headers:
-        raise InvalidParameter(name=HEADER, reason=reason)
+        raise InvalidParameter(name=HEADER, reason=reason, header=HEADER)
 
 
 def as_header(properties: Mapping[str, Any]) -> bytes:

@@ -49,6 +49,8 @@ _encode = msgspec.json.Encoder().encode
 _DEFAULTS = ReceiveRequest()
 ONE_ACK = _encode(settle_outcome([SettleResult(0, "ack")]))
 """The answer to a single ack."""
+ONLY_TOKEN = "/ack_tokens/0"
+"""The pointer of the token of a call with one."""
 
 
 class Consuming:
@@ -68,7 +70,9 @@ class Consuming:
             parameters = _parameters(exchange, query, body) if query or body else _DEFAULTS
             raw = ENVELOPE in exchange.headers.get(b"accept", b"")
             if raw and parameters.max_messages != 1:
-                raise InvalidParameter(name="max_messages", reason="must be 1 for a bare envelope", pointer=None)
+                raise InvalidParameter(
+                    name="max_messages", reason="must be 1 for a bare envelope", pointer="/max_messages"
+                )
             receiving = self._gateway.receive(
                 exchange.caller,
                 access,
@@ -127,7 +131,7 @@ class Consuming:
             [_reject(reject) for reject in request.rejects],
             [_extend(extend) for extend in request.extends],
         )
-        await self._settle(exchange, access, settlement)
+        await self._settle(exchange, access, settlement, token=None)
 
     async def _body(self, exchange: Exchange, kind: type[Read]) -> tuple[Access, Read]:
         if exchange.scope["query_string"]:
@@ -144,13 +148,21 @@ class Consuming:
                 return access, from_body(body, kind)
             return access, await turns.run(from_body, body, kind, size=0)
 
-    async def _settle(self, exchange: Exchange, access: Access, settlement: Settlement) -> None:
+    async def _settle(
+        self, exchange: Exchange, access: Access, settlement: Settlement, token: str | None = ONLY_TOKEN
+    ) -> None:
+        """``token``: the pointer of the token if there is one; None: it follows from its action."""
         results = await self._gateway.settle(exchange.caller, access, settlement, exchange.trace)
         log_defects(exchange, exchange.queue, (result.error for result in results))
         if len(results) == 1:
             error = results[0].error
             if error is not None:
-                raise error
+                action = results[0].action
+                await exchange.fail(
+                    error, token=token or ("/acks/0" if action == "ack" else f"/{action}s/0{ONLY_TOKEN}")
+                )
+                error.without_frames()
+                return
             if results[0].action == "ack":
                 await exchange.answer(200, ONE_ACK)
                 return

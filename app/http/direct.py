@@ -24,11 +24,11 @@ from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Message
 from app.gateway.receive import Receiver
 from app.http.auth import Auth
-from app.http.consume import ENVELOPE, NO_STORE, ONE_ACK, answer_of, encoded
+from app.http.consume import ENVELOPE, NO_STORE, ONE_ACK, ONLY_TOKEN, answer_of, encoded
 from app.http.exchange import JSON, PART_BYTES, json_list, log
 from app.http.heads import RequestTarget, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import problem
+from app.http.problems import Given, problem
 from app.http.publish import UNUSUAL
 from app.http.schemas import AckRequest, ReceiveRequest, from_body, from_query, given
 from app.http.traced import GONE
@@ -290,7 +290,8 @@ def _error_of(raised: Exception, request: DirectRequest) -> BabelgateError:
 def _fail(request: DirectRequest, error: BabelgateError, began: float, observe: Observe | None) -> None:
     """Answer with the problem of ``error``."""
     verb = request.target.verb
-    status, headers, body = problem(error, f"/queues/{request.target.queue}/{verb}")
+    given = Given(request.target.query, request.fields, ONLY_TOKEN if verb == _ACK else None)
+    status, headers, body = problem(error, f"/queues/{request.target.queue}/{verb}", given=given)
     request.answer(status, head_lines(PROBLEM, len(body), request_id_of(request.fields), headers), body)
     if observe is not None:
         failure = error.problem_code if status >= 500 else None

@@ -12,7 +12,7 @@ from app.errors import BabelgateError, InternalError
 from app.gateway.authorization import Caller
 from app.http.heads import check_repeated, check_target, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import RawHeaders, problem
+from app.http.problems import Given, RawHeaders, problem
 from app.http.traced import RequestTrace
 from app.observe.logs import get_logger
 from app.observe.tracing.trace import TRACEPARENT
@@ -160,10 +160,13 @@ class Exchange:
         await send_parts(self.send, parts.parts)
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def fail(self, error: BabelgateError, more: dict[str, Any] | None = None) -> None:
-        """Send the problem of ``error``, with the members ``more``."""
+    async def fail(
+        self, error: BabelgateError, more: dict[str, Any] | None = None, *, token: str | None = None
+    ) -> None:
+        """Send the problem of ``error``, with the members ``more``. ``token``: the pointer of the only ack token."""
         self.error = error.problem_code
-        status, headers, body = problem(error, self.path, more)
+        given = Given(self.scope["query_string"], self.headers, token)
+        status, headers, body = problem(error, self.path, more, given)
         await self.answer(status, body, PROBLEM, headers)
 
     def head(self, headers: RawHeaders | None = None) -> RawHeaders:

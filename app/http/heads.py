@@ -146,9 +146,11 @@ def check_target(raw_path: bytes, query: bytes) -> None:
 def check_query(query: bytes) -> None:
     """Raise InvalidParameter for a query that is not worth parsing, because it has too many bytes or parameters."""
     if len(query) > MAX_QUERY_BYTES:
-        raise InvalidParameter(name="query", reason=f"{len(query)} bytes; a query has at most {MAX_QUERY_BYTES}")
+        reason = f"{len(query)} bytes; a query has at most {MAX_QUERY_BYTES}"
+        raise InvalidParameter(name="query", reason=reason, parameter="")
     if (count := query.count(b"&") + 1) > MAX_QUERY_PARAMETERS:
-        raise InvalidParameter(name="query", reason=f"{count} parameters; a query has at most {MAX_QUERY_PARAMETERS}")
+        reason = f"{count} parameters; a query has at most {MAX_QUERY_PARAMETERS}"
+        raise InvalidParameter(name="query", reason=reason, parameter="")
 
 
 def parameters_of(query: bytes) -> list[tuple[str, str]]:
@@ -157,7 +159,7 @@ def parameters_of(query: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except ValueError:
-        raise InvalidParameter(name="query", reason="it is not a query string in UTF-8") from None
+        raise InvalidParameter(name="query", reason="it is not a query string in UTF-8", parameter="") from None
 
 
 def path_of(raw_path: bytes) -> str:

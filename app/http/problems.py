@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app import errors
-from app.errors import BabelgateError, Problem, shortened
+from app.errors import BabelgateError, shortened
 from app.jsontext import MAX_POINTER
 
 CONTENT_TYPE = b"application/problem+json"
@@ -18,15 +20,16 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class HttpError(BabelgateError):
-    """The request cannot be served."""
-
-    code = "invalid_request"
+    """The request cannot be served: the base of the errors below."""
 
 
 class NotFound(HttpError):
-    """The path {path} does not exist."""
+    """The path {path} does not exist. {hint}"""
 
     code = "not_found"
+
+    def __init__(self, path: str, hint: str = "All paths are described at /docs.", **facts: Any) -> None:
+        super().__init__(path=path, hint=hint, **facts)
 
 
 class MethodNotAllowed(HttpError):
@@ -170,18 +173,72 @@ def detail_of(error: BabelgateError) -> str:
     return shortened(error.detail)
 
 
-def defects(error: BabelgateError) -> Sequence[Problem]:
-    """The defects of the body, each with its JSON pointer; empty when the error has no place in the body."""
+class Defect(Struct, frozen=True, omit_defaults=True):
+    """One defect of a request, in its body, or in a ``parameter`` or a ``header``."""
+
+    pointer: Annotated[
+        str,
+        Meta(
+            description="RFC 6901 pointer to the member of the body, or to the one that the parameter or the header "
+            "stands for. Empty for the whole body, and for what no member stands for."
+        ),
+    ]
+    code: Annotated[str, Meta(description="Stable code, for programs.")]
+    detail: Annotated[str, Meta(description="A sentence for people.")]
+    parameter: Annotated[
+        str | UnsetType, Meta(description="The parameter of the path or the query. Empty for the whole query.")
+    ] = UNSET
+    header: Annotated[str | UnsetType, Meta(description="The header.")] = UNSET
+
+
+class Given(NamedTuple):
+    """Where a request gives what an error is about: its query, its fields, and the pointer of its only ack token."""
+
+    query: bytes = b""
+    fields: Mapping[bytes, bytes] = {}
+    token: str | None = None
+
+
+_NOTHING_GIVEN = Given()
+_OPTION_HEADERS = {"idempotency_key": "Idempotency-Key", "broker_properties": "BrokerProperties"}
+"""The headers that stand for an option of a message, by the option's member."""
+
+
+def defects(error: BabelgateError, given: Given = _NOTHING_GIVEN) -> list[Defect]:
+    """The defects of the request, each with its place; empty when the error has none, such as an unknown queue."""
     if isinstance(error, errors.EnvelopeError):
-        return error.problems
-    pointer = error.facts.get("pointer")
-    return () if pointer is None else (Problem(pointer[:MAX_POINTER], error.problem_code, detail_of(error)),)
+        header = error.facts.get("header", UNSET)
+        return [Defect(each.pointer, each.code, each.detail, header=header) for each in error.problems]
+    place = _place(error, given)
+    return [] if place is None else [Defect(place[0][:MAX_POINTER], error.problem_code, detail_of(error), *place[1:])]
 
 
-def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = None) -> tuple[int, RawHeaders, bytes]:
+def _place(error: BabelgateError, given: Given) -> tuple[str, str | UnsetType, str | UnsetType] | None:
+    """The pointer, the parameter and the header of what ``error`` is about; None if it is about the whole request."""
+    facts = error.facts
+    pointer = facts.get("pointer")
+    if "header" in facts or "parameter" in facts:
+        return "", facts.get("parameter", UNSET), facts.get("header", UNSET)
+    if pointer is None and isinstance(error, errors.InvalidParameter | errors.InvalidFilter):
+        return "", facts["name"][:MAX_POINTER], UNSET
+    if pointer is None:
+        is_of_token = isinstance(error, errors.InvalidAckToken | errors.LeaseLost)
+        return (given.token, UNSET, UNSET) if is_of_token and given.token is not None else None
+    # An option of a message may have been given in the query or in a header, and not in the body.
+    member = pointer[1:].partition("/")[0]
+    header = _OPTION_HEADERS.get(member)
+    if header is not None and header.lower().encode() in given.fields:
+        return pointer, UNSET, header
+    is_in_query = re.search(rb"(^|&)%b=" % re.escape(member.encode()), given.query) is not None
+    return pointer, member if member and is_in_query else UNSET, UNSET
+
+
+def problem(
+    error: BabelgateError, instance: str, more: dict[str, Any] | None = None, given: Given = _NOTHING_GIVEN
+) -> tuple[int, RawHeaders, bytes]:
     """Status, headers and body of the answer for ``error``, with the members ``more``.
 
-    ``instance``: the path of the request; empty when it could not be read.
+    ``instance``: the path of the request; empty when it could not be read. ``given``: what the request gives.
     """
     status, title, retry_after = meaning(error)
     code = error.problem_code
@@ -194,7 +251,7 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
         "code": code,
         "retryable": error.retryable,
         "trace_id": error.facts.get("trace_id"),
-        "errors": defects(error),
+        "errors": defects(error, given),
     }
     body.update((name, error.facts[name]) for name in _FACTS if name in error.facts)
     headers: RawHeaders = []
@@ -204,8 +261,9 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
         headers.append((b"www-authenticate", b'Bearer realm="babelgate"'))
     elif status == 405:
         headers.append((b"allow", error.facts["allow"].encode("ascii")))
-    elif status == 415:
-        headers.append((b"accept-encoding", b"gzip"))
+    elif "accept_encoding" in error.facts:
+        # Only where the coding was the cause: https://www.rfc-editor.org/rfc/rfc9110#section-15.5.16
+        headers.append((b"accept-encoding", error.facts["accept_encoding"].encode("ascii")))
     return status, headers, msgspec.json.encode(body | (more or {}))
 
 

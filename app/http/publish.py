@@ -33,7 +33,8 @@ from app.ojs import MEDIA_TYPE
 
 _REPLAYED: RawHeaders = [(b"idempotency-replayed", b"true")]
 
-_NAME = b"idempotency-key"
+_HEADER = "Idempotency-Key"
+_NAME = _HEADER.lower().encode()
 _STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 _BARE = re.compile(r"[!#-~]+")
 _ESCAPED = re.compile(r'\\(["\\])')
@@ -150,12 +151,12 @@ def _idempotency_key(exchange: Exchange) -> str | None:
     if given is None:
         return None
     if sum(name == _NAME for name, _ in exchange.scope["headers"]) > 1:
-        raise InvalidIdempotencyKey(reason="the header occurs more than once")
+        raise InvalidIdempotencyKey(reason="the header occurs more than once", header=_HEADER)
     text = given.decode("latin-1").strip(" \t")
     quoted = _STRING.fullmatch(text)
     key = _ESCAPED.sub(r"\1", quoted[1]) if quoted else text
     if not IDEMPOTENCY_KEY.fullmatch(key) or not (quoted or _BARE.fullmatch(text)):
-        raise InvalidIdempotencyKey(reason="must be a string of 1 to 255 printable ASCII characters")
+        raise InvalidIdempotencyKey(reason="must be a string of 1 to 255 printable ASCII characters", header=_HEADER)
     return key
 
 
@@ -163,4 +164,4 @@ def _refuse_idempotency_key(exchange: Exchange) -> None:
     """Raise InvalidIdempotencyKey for a batch with the header, because a key identifies one message."""
     if _NAME in exchange.headers:
         reason = "each entry of a batch has its own key, in its member idempotency_key"
-        raise InvalidIdempotencyKey(reason=reason)
+        raise InvalidIdempotencyKey(reason=reason, header=_HEADER)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping
-from functools import cache
+from collections.abc import MutableMapping, Sequence
+from functools import cache, partial
 from typing import Any, NoReturn
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from pydantic import BaseModel, create_model
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import __version__
@@ -25,7 +27,9 @@ from app.http.body import RequestLimits, is_null, read, require_json, require_ut
 from app.http.dependencies import EXCHANGE, refuse_body, refuse_method
 from app.http.exchange import Exchange
 from app.http.heads import check_query
-from app.http.problems import HttpError, MethodNotAllowed, NotFound
+from app.http.operations import OPERATIONS
+from app.http.path_hints import path_hint
+from app.http.problems import MethodNotAllowed, NotFound
 from app.http.schemas import MAX_PARAMETER_BYTES
 from app.jsontext import pointer, syntax_reason
 from app.ojs import MEDIA_TYPE
@@ -64,12 +68,14 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
         dependencies=[Depends(refuse_method), Depends(refuse_body)],
     )
     rest.add_middleware(_Failures)
-    rest.add_exception_handler(HTTPException, _refused)
     rest.add_exception_handler(RequestValidationError, _misfit)
-    rest.include_router(queues.routes(gateway))
-    rest.include_router(dead_letters.routes(gateway))
-    rest.include_router(redrives.routes(gateway))
-    rest.include_router(health.routes(gateway, scraping))
+    parts = [module.routes(gateway) for module in (queues, dead_letters, redrives)]
+    parts.append(health.routes(gateway, scraping))
+    for part in parts:
+        rest.include_router(part)
+    served = [route.path for part in parts for route in part.routes if isinstance(route, APIRoute)]
+    templates = [*OPERATIONS, *dict.fromkeys(served), "/docs", "/openapi.json"]
+    rest.add_exception_handler(HTTPException, partial(_refused, templates))
     return rest
 
 
@@ -88,7 +94,8 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
         body = await read(exchange, limit, permit)
     if not is_validate and is_null(body):
         body = b""
-    if body:
+    # A path that does not exist is refused as such, whatever is sent to it.
+    if body and _is_served(rest, exchange):
         require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))
         # A dry run answers as a publish would.
         if not is_validate:
@@ -128,13 +135,24 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
         raise failures[0]
 
 
-def _refused(request: Request, error: Exception) -> NoReturn:
-    """Convert the errors of Starlette: unknown path, or unknown method."""
+def _is_served(rest: FastAPI, exchange: Exchange) -> bool:
+    scope = {"type": "http", "method": exchange.scope["method"], "path": exchange.path, "root_path": "", "headers": []}
+    return any(route.matches(scope)[0] is not Match.NONE for route in rest.routes)
+
+
+def _refused(templates: Sequence[str], request: Request, error: Exception) -> NoReturn:
+    """Convert the errors of Starlette: unknown path, or unknown method. ``templates``: of all paths."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allow = (error.headers or {}).get("Allow", "")
         raise MethodNotAllowed(allow="GET, HEAD" if allow == "GET" else allow)
-    raise NotFound(path=request.url.path) if error.status_code == 404 else HttpError()
+    if error.status_code == 404:
+        path = request.scope["path"]
+        raise NotFound(path, path_hint(path, templates))
+    # FastAPI's answer to a body that Python's parser does not finish. Others are refused before.
+    raise EnvelopeSyntaxError(
+        [Problem("", "invalid_json", "The body is not one JSON object: it is nested too deeply.")]
+    )
 
 
 def _misfit(request: Request, error: Exception) -> NoReturn:

@@ -13,7 +13,7 @@ from app.errors import BabelgateError, InternalError
 from app.gateway.model import Receipt, Replay, SettleResult
 from app.http.exchange import JSON, Exchange, Parts
 from app.http.problems import CONTENT_TYPE, ResultsIncomplete, defects, detail_of, problem, status_of
-from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
+from app.http.schemas import EntryResult, SettleOutcome, TokenResult
 from app.http.spool import Spool
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
@@ -100,7 +100,7 @@ class BatchResults:
         detail = found = None
         if self.failed <= EXPLAINED_FAILURES:
             detail = detail_of(outcome)
-            found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)[:_DEFECTS]]
+            found = defects(outcome)[:_DEFECTS]
         status, retryable = status_of(outcome), outcome.retryable
         return EntryResult(index, status, code=code, detail=detail, retryable=retryable, errors=found)
 
@@ -124,7 +124,10 @@ def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:
 def _token_result(result: SettleResult) -> TokenResult:
     error = result.error
     if error is None:
-        return TokenResult(result.index, result.action, 200, lease_expires_at=result.lease_expires_at)
+        dead_lettered = True if result.dead_lettered else None
+        return TokenResult(
+            result.index, result.action, 200, lease_expires_at=result.lease_expires_at, dead_lettered=dead_lettered
+        )
     return TokenResult(
         result.index, result.action, status_of(error), error.problem_code, detail_of(error), error.retryable
     )

@@ -14,6 +14,7 @@ from app.envelope.options import MAX_ORDERING_KEY
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway.ack_tokens import MAX_TOKEN_LENGTH
 from app.http.heads import parameters_of
+from app.http.problems import Defect
 from app.jsontext import pointer
 from app.schematext import Fault, explain
 
@@ -248,14 +249,6 @@ class RedriveDeadLetterRequest(Struct, forbid_unknown_fields=True, frozen=True):
     ] = False
 
 
-class Defect(Struct, frozen=True):
-    """One defect of a body: an RFC 6901 ``pointer``, a stable ``code``, and a sentence."""
-
-    pointer: Annotated[str, Meta(description="RFC 6901 pointer to the member of the body; empty for the whole body.")]
-    code: Annotated[str, Meta(description="Stable code, for programs.")]
-    detail: Annotated[str, Meta(description="A sentence for people.")]
-
-
 class EntryResult(Struct, frozen=True, omit_defaults=True):
     """The result of one entry of a batch: ``id`` and ``trace_id`` when it was accepted, else its error."""
 
@@ -315,6 +308,10 @@ class TokenResult(Struct, frozen=True, omit_defaults=True):
     retryable: Retryable = None
     lease_expires_at: Annotated[
         int | None, Meta(description="After an extend: when the lease ends; Unix milliseconds UTC.")
+    ] = None
+    dead_lettered: Annotated[
+        bool | None,
+        Meta(description="True after a nack of the last attempt: the message is a dead letter, not delivered again."),
     ] = None
 
 

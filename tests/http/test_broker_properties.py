@@ -133,6 +133,7 @@ async def test_a_refusal_names_the_property(capable, binding, queue, properties,
         for body, headers in ((DRAFT | wrong, {}), ({"envelope": DRAFT} | wrong, {}), (DRAFT, header(properties))):
             refused = problem(await capable.post(path, json=body, headers=headers), 422, code)
             assert [each["pointer"] for each in refused["errors"]] == [f"/broker_properties{at}"]
+            assert [each.get("header") for each in refused["errors"]] == ["BrokerProperties" if headers else None]
             assert at[1:] in refused["detail"] or code == "unknown_member"
     for content, headers in ((json.dumps([DRAFT | wrong]), {}), (json.dumps(DRAFT | wrong), NDJSON)):
         answer = await capable.post(f"{url}:batch", content=content, headers=headers)
@@ -187,7 +188,7 @@ async def test_a_header_that_is_no_json_object_is_refused(capable, queue, verb, 
     answer = await capable.post(f"/queues/{queue}/messages{verb}", json=DRAFT, headers=header(text))
     refused = problem(answer, 400, "invalid_parameter")
     assert refused["detail"].startswith("BrokerProperties: must be one JSON object: ")
-    assert refused["errors"] == []
+    assert [each["header"] for each in refused["errors"]] == ["BrokerProperties"]
 
 
 async def test_a_header_that_cannot_count_is_refused(capable, queue):

@@ -17,7 +17,7 @@ from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from tests.harness.memory import MemoryBinding
-from tests.harness.problems import problem
+from tests.harness.problems import PLACED, problem
 
 DRAFT: dict[str, Any] = {"job": "urn:babel:test:made", "data": {"n": 1}}
 FULL: dict[str, Any] = {
@@ -195,7 +195,9 @@ async def test_a_refusal_is_in_our_own_words_and_names_its_member(client, case):
     sentences = [found["detail"], *(each["detail"] for each in found["errors"])]
     assert not [sentence for sentence in sentences if FOREIGN.search(sentence)]
     assert case.says in found["detail"]
-    assert [each["pointer"] for each in found["errors"]][:1] == ([] if case.pointer is None else [case.pointer])
+    places = [each.get("parameter", each.get("header", each["pointer"])) for each in found["errors"]]
+    named = [found["detail"].partition(": ")[0]] if found["code"] in PLACED else []
+    assert places[:1] == (named if case.pointer is None else [case.pointer])
     assert len(found["detail"]) <= MAX_DETAIL + 1
 
 
