@@ -9,7 +9,7 @@ import pytest
 from app import errors
 from app.cluster.peers import bodies
 from app.cluster.wire import MAX_CALL_BYTES, SettleCall, decode_answers, decode_calls, encode_answers, encode_call
-from app.errors import BabelgateError, BrokerError
+from app.errors import BabelgateError, BrokerError, InvalidAckToken
 from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 
 ERRORS = [
@@ -40,8 +40,21 @@ def test_a_settlement() -> None:
 
 
 def test_results() -> None:
-    answered = [[SettleResult(0, "ack"), SettleResult(0, "extend", None, 1_700_000_000_000)], []]
+    last = SettleResult(0, "nack", dead_lettered=True)
+    answered = [[SettleResult(0, "ack"), last, SettleResult(0, "extend", None, 1_700_000_000_000)], []]
     assert decode_answers(encode_answers(answered)) == answered
+
+
+def test_the_results_of_an_earlier_version() -> None:
+    """It does not say which nack was the last one."""
+    assert decode_answers(b'[[[0,"nack",null,null]]]') == [[SettleResult(0, "nack")]]
+
+
+def test_a_refused_token_of_an_earlier_version() -> None:
+    """Its error has no reason."""
+    (error,) = decode_answers(b'[{"kind":"InvalidAckToken","detail":"It is malformed.","facts":{}}]')
+    assert isinstance(error, InvalidAckToken)
+    assert error.detail == "The ack token was not issued by this gateway for this queue."
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
