@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -38,7 +37,7 @@ from app.config.sections import (
     host_name,
 )
 from app.errors import ConfigError
-from app.schematext import explain, fault_of, names_of, valid_names
+from app.schematext import closest, explain, fault_of, names_of, valid_names
 
 _TAGS = ("auth: none", "auth: tokens")
 
@@ -224,6 +223,6 @@ def _problem(error: dict[str, Any]) -> tuple[str, str]:
     if place == ("auth",):
         reason = "must be the word none, or a mapping with tokens"
     elif fault_of(error["type"]) == "unknown":
-        near = difflib.get_close_matches(str(place[-1]), names_of(schema, place[:-1]), n=1)
-        reason = f"unknown key; did you mean {near[0]}?" if near else f"unknown key; {valid_names(schema, place[:-1])}"
+        near = closest(str(place[-1]), names_of(schema, place[:-1]))
+        reason = f"unknown key; did you mean {near}?" if near else f"unknown key; {valid_names(schema, place[:-1])}"
     return ".".join(str(part) for part in place), reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,14 +23,14 @@ PROPERTIES = "brokerproperties"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
-def operations(caller):
+def operations(caller: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Method, path with names of a queue and of a letter, and description of each operation."""
     for template, methods in caller.get("/openapi.json").json()["paths"].items():
         for method in methods.keys() & {"get", "post", "delete"}:
             yield method.upper(), template.replace("{letter_id}", "a").replace("{id}", "a"), methods[method]
 
 
-PLACES = [
+PLACES: list[tuple[str, Any, dict[str, str], dict[str, str]]] = [
     ("messages?delay_seconds=-1", DRAFT, {}, {"parameter": "delay_seconds"}),
     ("messages?delay_seconds=1&delay_seconds=1", DRAFT, {}, {"parameter": "delay_seconds"}),
     ("messages?ordering_key=%20", DRAFT, {}, {"parameter": "ordering_key"}),
@@ -174,7 +175,7 @@ def test_a_form_is_told_what_to_send_instead(caller):
     assert (coded.status_code, coded.headers["accept-encoding"]) == (415, "gzip")
 
 
-UNKNOWN = [
+UNKNOWN: list[tuple[str, Any, str | None]] = [
     ("messages?delay=1", DRAFT, "delay_seconds"),
     ("messages:receive", {"wait": 1}, "wait_seconds"),
     ("messages:receive?maxMessages=1", None, "max_messages"),
@@ -278,7 +279,13 @@ def test_every_code_is_documented(caller):
     assert inherited <= {"error", "broker_error", "invalid_envelope"}
 
 
-CLOUD_EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "com.example.made", "data": {"n": 1}}
+CLOUD_EVENT: dict[str, Any] = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "/shop",
+    "type": "com.example.made",
+    "data": {"n": 1},
+}
 
 
 @pytest.mark.parametrize(
