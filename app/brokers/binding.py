@@ -98,10 +98,8 @@ class Outgoing(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """One reserved message.
-
-    ``handle``: an opaque text of at most MAX_HANDLE_LENGTH ASCII characters without control characters; on an
-    ``anywhere`` broker it is all that any process needs to settle. ``delivery_count``: see
+    """One reserved message. ``handle``: an opaque text of at most MAX_HANDLE_LENGTH ASCII characters without control
+    characters; on an ``anywhere`` broker it is all that any process needs to settle. ``delivery_count``: see
     ``BrokerCapabilities.delivery_count``. ``lease_expires_at``: Unix milliseconds of the broker's clock; 0 where the
     gateway keeps the lease. ``carried``: the binding's own data, which the gateway passes back in an :class:`Outgoing`
     that copies this message. ``expired``: the message was reserved before and that lease expired, where the broker
@@ -110,7 +108,8 @@ class Delivery(Struct, frozen=True):
     body is then not decoded, but dead-lettered byte for byte. ``properties``: broker properties of the message, by
     Microsoft's names and as JSON values; times as :func:`app.envelope.broker_properties.http_date` formats them.
     ``declared_attempts``: the failed attempts that a native header declares, which replace those in the body; None
-    without such a header, or where the body alone counts.
+    without such a header, or where the body alone counts. ``is_uncounted``: the broker may not count failed deliveries
+    of this message, so that a retry is a copy, which needs the body: only where ``ack_scope`` is not ``anywhere``.
     """
 
     body: bytes
@@ -125,6 +124,7 @@ class Delivery(Struct, frozen=True):
     unsupported_version: str | None = None
     properties: Mapping[str, Any] = {}
     declared_attempts: int | None = None
+    is_uncounted: bool = False
 
 
 class Peeked(Struct, frozen=True):

@@ -47,6 +47,17 @@ class FailedDelivery(Struct, frozen=True):
     failure: LastFailure
 
 
+class _ExpiredAttempt(Struct, frozen=True):
+    """The attempt of an expired lease: the ``facts`` before it, and the failed ``attempts`` with it; 0 where the body
+    cannot count them. ``is_last``: the message is dead-lettered here. ``is_copied``: that or the retry is a copy."""
+
+    held: HeldLease
+    facts: Facts
+    attempts: int = 0
+    is_last: bool = False
+    is_copied: bool = False
+
+
 class LeaseManager(Protocol):
     """Ends and extends the leases of one queue. A call has at most as many items as the broker's native batch.
 
@@ -256,14 +267,24 @@ class GatewayLeaseManager:
     async def _give_back(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
 
+    def _copies(self, held: HeldLease, delay_seconds: float) -> bool:
+        """Whether a retry after ``delay_seconds`` is a copy."""
+        return held.delivery.is_uncounted or not self._route.releases_natively(delay_seconds)
+
     async def _again(
         self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool = False
     ) -> Sequence[Outcome]:
-        if self._route.releases_natively(delay_seconds):
-            handles = [held.handle for held, _ in failed]
-            return await self._binding.release(self._native, handles, delay_seconds, failed=True)
-        publish = partial(publish_again, self._route, delay_seconds=delay_seconds, proven=proven)
-        return await _of_those_held(failed, publish)
+        native = [held for held, _ in failed if not self._copies(held, delay_seconds)]
+        outcomes: dict[str, Outcome] = {}
+        if native:
+            handles = [held.handle for held in native]
+            release = self._binding.release(self._native, handles, delay_seconds, failed=True)
+            outcomes |= await _outcomes_by_handle(native, release)
+        copied = [each for each in failed if each[0].handle not in outcomes]
+        if copied:
+            publish = partial(publish_again, self._route, delay_seconds=delay_seconds, proven=proven)
+            outcomes |= await _outcomes_by_handle([held for held, _ in copied], _of_those_held(copied, publish))
+        return [outcomes[held.handle] for held, _ in failed]
 
     async def _end_expired(
         self, claimed: Sequence[HeldLease], known: Sequence[Facts]
@@ -277,38 +298,20 @@ class GatewayLeaseManager:
         What is not known waits for an answer: without a proof nothing is copied or returned, and an original whose copy
         may exist is returned later, by itself.
         """
-        releases = self._route.releases_natively(0)
-        most = self._route.policy.max_attempts if releases else None
-        failed: list[tuple[HeldLease, LastFailure]] = []
-        last: list[tuple[HeldLease, Facts, int]] = []
-        copied: list[HeldLease] = []
-        for held, facts in zip(claimed, known, strict=True):
-            if facts.attempts is None:
-                continue
-            attempts = facts.attempts + 1
-            if is_last := most is not None and attempts >= most:
-                last.append((held, facts, attempts))
-            else:
-                failed.append((held, LastFailure(attempts, LEASE_EXPIRED, expired=True)))
-            if held.later is None and not (self._route.dead_letters_natively if is_last else releases):
-                copied.append(held)
-        errors = await unproven(self._route, copied, expired=True) if copied else {}
-        unanswered = {handle for handle, error in errors.items() if not isinstance(error, LeaseLost)}
-        outcomes: dict[str, Outcome] = dict(errors)
+        expired = [self._expired_attempt(*each) for each in zip(claimed, known, strict=True)]
+        copied = [each.held for each in expired if each.is_copied]
+        outcomes: dict[str, Outcome] = {}
+        if copied:
+            outcomes |= await unproven(self._route, copied, expired=True)
+        unanswered = {handle for handle, error in outcomes.items() if not isinstance(error, LeaseLost)}
         outcomes |= {held.handle: unconfirmed(self._route) for held in claimed if held.later is not None}
-        failed = [each for each in failed if each[0].handle not in errors and not each[0].unsure]
-        last = [each for each in last if each[0].handle not in errors and not each[0].unsure]
-        if failed:
-            again = self._again(failed, 0, proven=True)
-            outcomes |= await _outcomes_by_handle([held for held, _ in failed], again)
-        if last:
-            outcomes |= await _outcomes_by_handle([held for held, _, _ in last], self._dead_letter_expired(last))
-        later = [
-            held
-            for held in claimed
-            if held.handle in unanswered or isinstance(outcomes.get(held.handle), OutcomeUnknown)
-        ]
-        waiting = {held.handle for held in later}
+        left = [each for each in expired if each.attempts and each.held.handle not in outcomes and not each.held.unsure]
+        if failed := [each for each in left if not each.is_last]:
+            reasons = [(each.held, LastFailure(each.attempts, LEASE_EXPIRED, expired=True)) for each in failed]
+            outcomes |= await _outcomes_by_handle([each.held for each in failed], self._again(reasons, 0, proven=True))
+        if last := [each for each in left if each.is_last]:
+            outcomes |= await _outcomes_by_handle([each.held for each in last], self._dead_letter_expired(last))
+        waiting = unanswered | {handle for handle, each in outcomes.items() if isinstance(each, OutcomeUnknown)}
         rest = [
             held
             for held in claimed
@@ -316,21 +319,29 @@ class GatewayLeaseManager:
         ]
         if rest:
             outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
-        for held in (*rest, *later):
+        for held in claimed:
             held.deadline = self._steady_clock() + TRY_AGAIN_MS
         return outcomes, unanswered
 
-    async def _dead_letter_expired(self, last: Sequence[tuple[HeldLease, Facts, int]]) -> Sequence[Outcome]:
-        """Dead-letter deliveries whose last attempt, of this number, has ended by expiry."""
+    def _expired_attempt(self, held: HeldLease, facts: Facts) -> _ExpiredAttempt:
+        if facts.attempts is None:
+            return _ExpiredAttempt(held, facts)
+        attempts, route = facts.attempts + 1, self._route
+        is_last = route.releases_natively(0) and attempts >= route.policy.max_attempts
+        is_copied = not route.dead_letters_natively if is_last else self._copies(held, 0)
+        return _ExpiredAttempt(held, facts, attempts, is_last, is_copied and held.later is None)
+
+    async def _dead_letter_expired(self, last: Sequence[_ExpiredAttempt]) -> Sequence[Outcome]:
+        """Dead-letter deliveries whose last attempt has ended by expiry."""
         route, now = self._route, self._clock()
         letters = []
-        for held, _, attempts in last:
-            block = envelope.dead_letter_block("failed", route.queue, attempts, now, error=LEASE_EXPIRED)
-            letters.append((held, DeadLetterRequest(held.handle, block)))
+        for each in last:
+            block = envelope.dead_letter_block("failed", route.queue, each.attempts, now, error=LEASE_EXPIRED)
+            letters.append((each.held, DeadLetterRequest(each.held.handle, block)))
         outcomes = await self._dead_letter(letters, proven=True)
-        for (held, facts, attempts), outcome in zip(last, outcomes, strict=True):
+        for each, outcome in zip(last, outcomes, strict=True):
             if outcome is None:
-                facts, bodies = replace(facts, attempts=attempts), (held.delivery.body,)
+                facts, bodies = replace(each.facts, attempts=each.attempts), (each.held.delivery.body,)
                 event = Event(
                     "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=bodies
                 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 
 import pytest
 
 from app.clock import now_ms
+from app.envelope import Limits
 from app.errors import LeaseLost, UnsupportedByBroker
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Extend, Settlement
 from app.gateway.routing import Policy
 from tests.harness.world import JOB, World, data, draft, kinds
+from tests.suites.publish import envelope_of
 
 SHORT = 0.4
 """A lease that a test lets expire: long enough for a call on a busy machine, short enough to wait for."""
@@ -100,6 +103,22 @@ class TestAttempts:
                 assert await process.nack(message) == [None]
             if end in world.broker.counted_in_body:
                 in_body = attempts + 1
+
+    async def test_a_large_message_counts_like_any_other(self, world: World) -> None:
+        process = await world.process(policy=Policy(max_attempts=4))
+        largest = min(Limits().max_message_bytes, process.capabilities.max_body_bytes or math.inf)
+        body = envelope_of(int(largest) - 8_192, world.queue)
+        await process.publish_body(body)
+        for attempts, end in enumerate(("nack", "expire", "wait", "nack")):
+            message = await process.one(SHORT if end == "expire" else None)
+            assert (message.attempts, message.redelivered) == (attempts, attempts > 0)
+            if end != "expire":
+                assert await process.nack(message, delay=0.1 if end == "wait" else 0) == [None]
+        (letter,) = await process.dead()
+        record = json.loads(letter.record)
+        assert (letter.reason, letter.attempts, record["attempts"]) == ("failed", 4, 4)
+        assert record["data"] == json.loads(body)["data"]
+        assert await process.is_empty()
 
     async def test_a_count_in_the_body_goes_on(self, world: World) -> None:
         process = await world.process()

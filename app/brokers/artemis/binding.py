@@ -20,7 +20,7 @@ from app.brokers.artemis.message import encode, read
 from app.brokers.artemis.projection import projected
 from app.brokers.artemis.receive import ArtemisReceiver
 from app.brokers.artemis.url import ArtemisSettings, settings_of
-from app.brokers.artemis.warnings import queue_warnings
+from app.brokers.artemis.warnings import broker_warnings, queue_warnings
 from app.brokers.binding import (
     DeadRecord,
     Delivery,
@@ -119,10 +119,9 @@ class ArtemisBinding:
             raise
 
     async def warnings(self) -> Sequence[str]:
-        """Whether the broker keeps messages in memory only, where it may be asked. See :meth:`delivery_limit`."""
-        if await within(WARNINGS_SECONDS, self.name, self._management.is_persistent()) is False:
-            return (f"The broker {self.name!r} has persistence-enabled false: messages are lost when it stops.",)
-        return ()
+        """Of a broker that keeps messages in memory only, or does not count the attempts of smaller messages than this
+        binding expects, where it may be asked. See :meth:`delivery_limit`."""
+        return await within(WARNINGS_SECONDS, self.name, broker_warnings(self.name, self._management))
 
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """``max-delivery-attempts`` and ``dead-letter-address`` of the queue, where the broker may be asked."""

@@ -27,9 +27,11 @@ _REPEATED_AFTER_SECONDS = (0.0, 0.02, 0.05, 0.1)
 _REPEATED_WITHIN_SECONDS = 0.5
 """Such a drain is not repeated any more after this time: over a slow network each one takes a round trip."""
 
-_LARGE_BYTES = 65_536
-"""From this size on a message may be one that Artemis sends in parts; by default these have 100 KiB and more
-(``amqpMinLargeMessageSize``, https://artemis.apache.org/components/artemis/documentation/latest/large-messages.html)."""
+LARGE_BYTES = 65_536
+"""From this size on a message may be a large one for Artemis. By default these have 100 KiB and more
+(``amqpMinLargeMessageSize``, https://artemis.apache.org/components/artemis/documentation/latest/large-messages.html).
+Artemis sends it in parts, and always with the header that its producer wrote, whose ``delivery-count`` is 0
+(``AMQPLargeMessageWriter``)."""
 
 Settlement = asyncio.Future[None]
 """Done when the broker has settled; raises Refused, NotSent or ConnectionLost."""
@@ -348,7 +350,7 @@ class ReceiverLink(Link):
     def count(self, raw: bytes) -> None:
         """Count a message that has arrived."""
         self.received += 1
-        self._last_was_large = len(raw) >= _LARGE_BYTES
+        self._last_was_large = len(raw) >= LARGE_BYTES
 
     def take(self) -> list[Arrived]:
         """The messages that have arrived."""

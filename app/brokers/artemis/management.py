@@ -148,6 +148,15 @@ class ArtemisManagement:
         found = await self._call("broker", "[]", _AMQ_Attribute="persistenceEnabled")
         return None if found is None or not found[0] else bool(found[1])
 
+    async def smallest_large(self) -> int | None:
+        """The lowest ``amqpMinLargeMessageSize`` that an acceptor has, in bytes; None where none has one, or a negative
+        one, with which no message is large."""
+        found = await self._call("broker", "[]", _AMQ_OperationName="getAcceptorsAsJSON")
+        if found is None or not found[0]:
+            return None
+        sizes = (each["extraProps"].get("amqpMinLargeMessageSize") for each in json.loads(found[1]))
+        return min((int(size) for size in sizes if size is not None and int(size) >= 0), default=None)
+
     async def _attribute(self, resource: str, name: str) -> int | None:
         found = await self._call(resource, "[]", _AMQ_Attribute=name)
         # A resource that does not exist has no attributes.

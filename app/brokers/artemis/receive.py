@@ -9,7 +9,7 @@ from app.brokers.artemis import engine
 from app.brokers.artemis.client import ArtemisClient
 from app.brokers.artemis.connection import ArtemisConnection
 from app.brokers.artemis.errors import translate
-from app.brokers.artemis.links import Arrived
+from app.brokers.artemis.links import LARGE_BYTES, Arrived
 from app.brokers.artemis.message import ArtemisMessage, read
 from app.brokers.artemis.values import Malformed
 from app.brokers.binding import Delivery, Outcome
@@ -124,4 +124,5 @@ def _delivery(generation: str, arrived: Arrived, found: ArtemisMessage | None) -
         found.count > 0,
         found.carried,
         unsupported_version=found.version,
+        is_uncounted=len(arrived.raw) >= LARGE_BYTES,
     )

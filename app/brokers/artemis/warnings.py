@@ -1,4 +1,4 @@
-"""Warns of settings of an address or a queue with which the broker drops messages that it has accepted."""
+"""Warns of settings with which the broker drops messages that it has accepted, or does not count their attempts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from app.brokers.artemis.links import LARGE_BYTES
 from app.brokers.artemis.management import ArtemisManagement
 
 _FULL = {
@@ -22,6 +23,21 @@ _EXPIRY = {
 }
 """The delays in milliseconds, of which the first one that is set holds for messages without an expiry:
 https://activemq.apache.org/components/artemis/documentation/latest/message-expiry.html"""
+
+
+async def broker_warnings(broker: str, management: ArtemisManagement) -> list[str]:
+    """Sentences about the broker; empty where it may not be asked."""
+    is_persistent, smallest = await asyncio.gather(management.is_persistent(), management.smallest_large())
+    found = []
+    if is_persistent is False:
+        found.append(f"The broker {broker!r} has persistence-enabled false: messages are lost when it stops.")
+    if smallest is not None and smallest < LARGE_BYTES:
+        found.append(
+            f"The broker {broker!r} does not count the failed attempts of messages of {smallest} bytes and more "
+            f"(amqpMinLargeMessageSize of an acceptor). Below {LARGE_BYTES} bytes they never reach max_attempts: set "
+            f"amqpMinLargeMessageSize to at least {LARGE_BYTES}."
+        )
+    return found
 
 
 async def queue_warnings(management: ArtemisManagement, queue: str) -> list[str]:

@@ -14,9 +14,11 @@ from proton import Message, byte, symbol, timestamp, ulong
 from app.brokers.artemis.binding import ArtemisBinding
 from app.brokers.binding import Delivery, DeliveryLimit, Outgoing
 from app.errors import BrokerRejected, BrokerUnavailable, StorageFull
-from tests.brokers.artemis.harness import binding, browse, send
+from app.gateway.routing import Policy
+from tests.brokers.artemis.harness import ArtemisBroker, binding, browse, count, send
 from tests.brokers.artemis.server import ArtemisServer
-from tests.harness.world import until
+from tests.harness.world import World, until
+from tests.suites.publish import envelope_of
 
 pytestmark = pytest.mark.artemis
 BODY = b'{"job":"a","data":{}}'
@@ -47,9 +49,9 @@ async def test_each_delivery_is_settled_by_itself(one: ArtemisBinding, other: Ar
 async def test_only_a_failed_delivery_is_counted(one: ArtemisBinding, queue: str) -> None:
     native = one.native_queue(queue, {})
     await one.publish(native, [Outgoing(BODY)])
-    for failed, count in ((False, 0), (True, 0), (False, 1), (True, 1), (False, 2)):
+    for failed, counted in ((False, 0), (True, 0), (False, 1), (True, 1), (False, 2)):
         (delivery,) = await one.reserve(native, 1, 10, 30)
-        assert (delivery.delivery_count, delivery.redelivered) == (count, count > 0)
+        assert (delivery.delivery_count, delivery.redelivered) == (counted, counted > 0)
         assert await one.release(native, [delivery.handle], 0, failed) == [None]
 
 
@@ -179,6 +181,43 @@ async def test_large_bodies(one: ArtemisBinding, queue: str) -> None:
 
     await until(have_come)
     assert found == bodies
+
+
+@pytest.mark.parametrize("size", [60_000, 90_000, 101_000, 103_000, 200_000, 1_048_000])
+async def test_attempts_count_at_any_size(artemis: ArtemisServer, queue: str, size: int) -> None:
+    """Artemis does not count those of messages that it takes for large ones."""
+    world = World(ArtemisBroker(artemis), queue)
+    process = await world.process(policy=Policy(max_attempts=5))
+    await process.publish_body(envelope_of(size, queue))
+    assert await process.nack(await process.one()) == [None]
+    leased = await process.one(0.3)
+    assert (leased.attempts, leased.redelivered) == (1, True)
+    again = await process.one()
+    assert (again.attempts, again.redelivered) == (2, True)
+
+    async def is_alone() -> bool:
+        return await asyncio.to_thread(count, artemis.port, queue) == 1
+
+    # The original of a copy goes after the copy has come.
+    await until(is_alone)
+    (bound,) = process.gateway.bindings.values()
+    assert isinstance(bound, ArtemisBinding)
+    connection = await bound._client.connected()
+    connection.abort("killed")
+    after = await process.one()
+    # The broker itself counts a connection that was lost, where it counts.
+    assert after.attempts in (2, 3)
+    attempts = after.attempts
+    while attempts < 4:
+        assert await process.nack(after) == [None]
+        attempts += 1
+        after = await process.one()
+        assert after.attempts == attempts
+    assert await process.nack(after, error="no") == [None]
+    (letter,) = await process.dead()
+    assert (letter.reason, letter.attempts, letter.error) == ("failed", 5, "no")
+    assert await process.is_empty()
+    await world.close()
 
 
 async def test_large_messages_are_taken_whole_and_all(one: ArtemisBinding, queue: str) -> None:

@@ -17,6 +17,7 @@ from babelqueue.transport import ReceivedMessage
 
 from app.brokers.artemis.binding import ArtemisBinding
 from app.brokers.binding import Outgoing
+from app.gateway.routing import Policy
 from tests.brokers.artemis.harness import ArtemisBroker, browse
 from tests.brokers.artemis.server import HOME, ArtemisServer
 from tests.harness.java import SMALL, java
@@ -81,6 +82,27 @@ async def test_a_counted_release_counts_for_the_sdk(one: ArtemisBinding, sdk: Ar
     message = await popped(sdk, queue)
     assert json.loads(message.body)["attempts"] == 1
     await asyncio.to_thread(sdk.ack, message)
+
+
+async def test_a_retry_of_a_large_message_counts_for_the_sdk(
+    artemis: ArtemisServer, sdk: ArtemisTransport, queue: str
+) -> None:
+    """The broker always reports 0 deliveries of it. The copy says how many there were."""
+    world = World(ArtemisBroker(artemis), queue)
+    process = await world.process()
+    body = EnvelopeCodec.encode(EnvelopeCodec.make(URN, {"fill": "x" * 200_000}, queue=queue))
+    await asyncio.to_thread(sdk.publish, queue, body)
+    for attempts in range(2):
+        message = await process.one()
+        assert message.attempts == attempts
+        assert await process.nack(message) == [None]
+    (stored,) = await asyncio.to_thread(browse, artemis.port, queue)
+    properties: Any = stored.properties
+    assert properties["bq_attempts"] == "2"
+    message_of_sdk = await popped(sdk, queue)
+    assert message_of_sdk.body == body.replace('"attempts":0', '"attempts":2')
+    await asyncio.to_thread(sdk.ack, message_of_sdk)
+    await world.close()
 
 
 async def test_the_sdk_reads_our_dead_letters(artemis: ArtemisServer, sdk: ArtemisTransport, queue: str) -> None:
@@ -187,19 +209,34 @@ async def test_a_dead_letter_of_a_jms_message_is_found_again(classes: Path, arte
     await world.close()
 
 
+def send_by_stomp(artemis: ArtemisServer, queue: str, body: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", artemis.stomp_port), 60) as client:
+        client.sendall(b"CONNECT\naccept-version:1.2\nhost:tests\n\n\0")
+        assert client.recv(4096).startswith(b"CONNECTED")
+        head = f"SEND\ndestination:{queue}\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\ntenant:eu\n\n"
+        client.sendall(head.encode() + body + b"\0")
+        assert client.recv(4096).startswith(b"RECEIPT")
+
+
+async def test_a_large_message_of_another_protocol_counts(artemis: ArtemisServer, queue: str) -> None:
+    """The broker counts the deliveries of these; a copy counts on."""
+    world = World(ArtemisBroker(artemis), queue)
+    process = await world.process(policy=Policy(max_attempts=3))
+    body = EnvelopeCodec.encode(EnvelopeCodec.make(URN, {"fill": "x" * 300_000}, queue=queue)).encode()
+    await asyncio.to_thread(send_by_stomp, artemis, queue, body)
+    for attempts in range(3):
+        message = await process.one()
+        assert (message.attempts, message.headers["tenant"]) == (attempts, "eu")
+        assert await process.nack(message) == [None]
+    (letter,) = await process.dead()
+    assert (letter.attempts, json.loads(letter.record)["attempts"]) == (3, 3)
+    await world.close()
+
+
 async def test_we_consume_what_comes_over_stomp(one: ArtemisBinding, artemis: ArtemisServer, queue: str) -> None:
     """STOMP has no annotations, so that the type is in the body alone."""
     native, body = one.native_queue(queue, {}), made()
-
-    def produce() -> None:
-        with socket.create_connection(("127.0.0.1", artemis.stomp_port), 60) as client:
-            client.sendall(b"CONNECT\naccept-version:1.2\nhost:tests\n\n\0")
-            assert client.recv(4096).startswith(b"CONNECTED")
-            head = f"SEND\ndestination:{queue}\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\ntenant:eu\n\n"
-            client.sendall(head.encode() + body + b"\0")
-            assert client.recv(4096).startswith(b"RECEIPT")
-
-    await asyncio.to_thread(produce)
+    await asyncio.to_thread(send_by_stomp, artemis, queue, body)
     (delivery,) = await one.reserve(native, 1, 30, 30)
     assert delivery.body == body
     assert delivery.headers["tenant"] == "eu"

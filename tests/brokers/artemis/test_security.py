@@ -71,7 +71,7 @@ class Secured:
         tls = f"sslEnabled=true;keyStoreType=PEM;keyStorePath={directory}/server.pem"
         trust = f"needClientAuth=true;trustStoreType=PEMCA;trustStorePath={directory}/ca.crt"
         acceptors = {
-            self.plain: "securityDomain=users",
+            self.plain: "securityDomain=users;amqpMinLargeMessageSize=30000",
             self.tls: f"securityDomain=users;{tls}",
             self.certified: f"securityDomain=certificates;saslMechanisms=EXTERNAL;{tls};{trust}",
         }
@@ -221,13 +221,19 @@ async def test_without_the_right_to_manage_only_counts_are_unknown(secured: Secu
     async with binding(secured.url(user)) as opened:
         native = opened.native_queue(queue, {})
         assert await opened.queues() == []
-        assert await opened.warnings() == ()
+        assert await opened.warnings() == []
         assert await opened.delivery_limit(native) is None
         await opened.publish(native, [Outgoing(BODY), Outgoing(BODY, delay_seconds=600)])
         assert await opened.purge(native) == 1, "a delayed message can be removed by the management address only"
         assert await opened.publish_dead_letters(native, [Outgoing(BODY)]) == [None]
         (record,), _ = await opened.read_dead(native, None, 10)
         assert await opened.remove_dead(native, [record], None) == ([True], None)
+
+
+async def test_a_limit_below_which_attempts_are_not_counted_is_warned_of(secured: Secured) -> None:
+    async with binding(secured.url("operator")) as opened:
+        (warning,) = await opened.warnings()
+        assert "does not count the failed attempts of messages of 30000 bytes and more" in warning
 
 
 def consumers(server: Secured) -> int:
