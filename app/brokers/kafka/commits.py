@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import KafkaError
 
@@ -11,10 +11,14 @@ from app.brokers.binding import Outcome
 from app.brokers.kafka.committed import Position
 from app.brokers.kafka.consumer_thread import ConsumerThread
 from app.brokers.kafka.errors import translate
-from app.brokers.kafka.partitions import Partition
+from app.brokers.kafka.partitions import Partition, TopicInUse
 from app.errors import BrokerUnavailable, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
+
+SIGN_SECONDS = 2.0
+"""How often a member shows that it works on what it has leased. Others count on it for
+:data:`app.brokers.kafka.emptiness.JOIN_SECONDS`."""
 
 _throttled = LogThrottle(get_logger("babelgate.kafka"))
 
@@ -41,6 +45,7 @@ class Committer:
         self._broker = broker
         self._timeout_seconds = timeout_seconds
         self._settled = settled
+        self._signed_at = 0.0
         self._plain: set[str] = set()
         """Topics whose commits the broker takes without metadata only."""
 
@@ -66,6 +71,18 @@ class Committer:
         pending.offsets.setdefault(position, [])
         pending.states[position] = partition
         return pending
+
+    def give_signs(self, topics: Iterable[TopicInUse]) -> None:
+        """Commit for each partition in which all messages are leased, unless that was done in the last SIGN_SECONDS."""
+        now = asyncio.get_running_loop().time()
+        if now - self._signed_at < SIGN_SECONDS:
+            return
+        self._signed_at = now
+        for topic in topics:
+            for number, partition in topic.partitions.items():
+                if partition.give_sign():
+                    self.prove((topic.queue.name, number), partition)
+        self.send()
 
     def proof(self, commit: AckCommit, position: Position) -> Outcome:
         """The outcome of a proof: LeaseLost where the group has given the partition to another member."""

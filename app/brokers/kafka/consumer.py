@@ -265,13 +265,13 @@ class GroupConsumer:
         self._timer = loop.call_later(seconds, self._unsubscribe_idle)
 
     def _unsubscribe_idle(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._timer = None
+        self._timer, now = None, asyncio.get_running_loop().time()
         idle = [name for name, topic in self._topics.items() if topic.is_idle(now)]
         for name in idle:
             del self._topics[name]
         if idle and self._thread is not None:
             self._subscribe()
+        self._commits.give_signs(self._topics.values())
         if self._topics:
             everywhere = all(topic.waiting for topic in self._topics.values())
             self._look_in(LINGER_SECONDS if everywhere else HIDING_SECONDS)

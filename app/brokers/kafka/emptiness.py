@@ -20,7 +20,7 @@ from app.runtime.cache import Cache
 JOIN_SECONDS = 5.0
 """How long the partitions of a topic may take to come, after it was subscribed or after one was revoked: the default of
 ``group.consumer.heartbeat.interval.ms``. So long, too, messages of a partition that another member has may wait without
-an ack there before nobody knows whether that member is alive."""
+an ack or a sign of it (:data:`app.brokers.kafka.commits.SIGN_SECONDS`) before nobody knows whether it is alive."""
 
 _PROGRESS_BYTES = 4 * 1024 * 1024
 _PROGRESS_BYTES_EACH = 400
@@ -77,7 +77,8 @@ class Look(Struct):
             return Doubt("the consumer group has not answered", True)
         if stalled := elsewhere & self.stalled:
             number = min(stalled)
-            reason = f"of messages in partition {number} another member has acked none for {JOIN_SECONDS:g} s"
+            reason = f"another member of the group has partition {number}, and has acked none of its messages for "
+            reason += f"{JOIN_SECONDS:g} s, nor shown that it works on them"
             return Doubt(reason, False)
         if elsewhere and now - topic.moved_at < JOIN_SECONDS:
             return Doubt("", True)

@@ -24,6 +24,10 @@ HIDING_SECONDS = 0.3
 
 _VERSION = "bg1:"
 
+_SIGNS = 7
+"""How many signs of life differ. It is a prime number, so that others who look at regular intervals see different
+ones."""
+
 
 class AckedOffsets:
     """The offsets acked behind the committed one, as bits."""
@@ -62,12 +66,13 @@ class AckedOffsets:
         del self._bits[:count]
         self._origin += 8 * count
 
-    def metadata(self, offset: int) -> str:
-        """The metadata of a commit of ``offset``; empty if nothing behind it is acked."""
+    def metadata(self, offset: int, padding: int = 0) -> str:
+        """The metadata of a commit of ``offset``; empty if nothing behind it is acked. ``padding``: the number of bytes
+        without a bit behind the last one with any, which tells apart commits that record the same."""
         kept = bytearray(self._bits[(offset >> 3) - (self._origin >> 3) :])
         if kept:
             kept[0] &= 0xFF << (offset & 7) & 0xFF
-        stripped = bytes(kept).rstrip(b"\0")
+        stripped = bytes(kept).rstrip(b"\0") + bytes(padding)
         return _VERSION + b64encode(stripped).decode() if stripped else ""
 
     def count_from(self, offset: int) -> int:
@@ -91,6 +96,7 @@ class Partition:
         self.position = offset or 0
         self.max_held = max_held
         self.leased: dict[int, Any] = {}
+        self._sign = 0
         self._known = offset is not None
         self._purged = 0
         self._acked = AckedOffsets(self.base, metadata)
@@ -159,7 +165,15 @@ class Partition:
         for offset in offsets:
             self._acked.add(offset)
         target = next((offset for offset in self._order if offset not in self._acked), self.position)
-        return target, self._acked.metadata(target)
+        return target, self._acked.metadata(target, self._sign if target < self.position else 0)
+
+    def give_sign(self) -> bool:
+        """Let the next commit differ from the last one if all messages here are leased: others see that their owner
+        lives, and that there is none for them. Return whether it will."""
+        if self._ready or not self.leased:
+            return False
+        self._sign = (self._sign + 1) % _SIGNS
+        return True
 
     def end(self, offsets: Iterable[int], *, committed: bool) -> None:
         """The commit with the acks of ``offsets`` has succeeded, or has not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.binding import KafkaBinding
 from app.brokers.kafka.consumer import GroupConsumer
 from app.brokers.kafka.consumer_thread import GROUP
+from app.brokers.kafka.emptiness import JOIN_SECONDS
 from app.brokers.kafka.reader import KafkaReader
 from app.brokers.kafka.url import settings_of
 from app.errors import BrokerUnavailable, LeaseLost
@@ -143,6 +145,38 @@ async def test_a_receive_is_not_empty_where_nobody_knows_whether_the_owner_is_al
     await until(lambda: is_stalled(one, native))
     await asyncio.to_thread(member.commit, offsets=[TopicPartition(queue, 0, 3)], asynchronous=False)
     assert await asked(one, native) == []
+
+
+async def leased_by(process: KafkaBinding, queue: NativeQueue, count: int) -> None:
+    """Let ``process`` lease this many of the messages."""
+    assert len(await taken(process, queue, count)) == count
+
+
+async def test_a_receive_is_empty_while_another_gateway_works_on_all_messages(
+    one: KafkaBinding, other: KafkaBinding, queue: str
+) -> None:
+    """There are more gateways than partitions, and its consumers ack none for long."""
+    native = one.native_queue(queue, STANDARD)
+    await one.publish(native, letters(3))
+    await leased_by(one, native, 3)
+    clock = asyncio.get_running_loop().time
+    began = clock()
+
+    async def is_empty_for_long(wait: float) -> bool:
+        return await asked(other, native, wait=wait) == [] and clock() - began > 4 * JOIN_SECONDS
+
+    for wait in (0.1, 2 * JOIN_SECONDS):
+        await until(partial(is_empty_for_long, wait))
+
+
+async def test_a_receive_is_not_empty_while_another_gateway_keeps_messages_that_nobody_asks_for_there(
+    one: KafkaBinding, other: KafkaBinding, queue: str
+) -> None:
+    """Its lease keeps the partition."""
+    native = one.native_queue(queue, STANDARD)
+    await one.publish(native, letters(3))
+    await leased_by(one, native, 1)
+    await until(lambda: is_stalled(other, native))
 
 
 async def test_the_end_of_a_transaction_is_no_message(

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError
 
 from app.brokers.kafka.commits import AckCommit, Committer
 from app.brokers.kafka.committed import Position
-from app.brokers.kafka.partitions import Partition
+from app.brokers.kafka.options import KafkaQueue
+from app.brokers.kafka.partitions import Partition, TopicInUse
 from app.errors import LeaseLost, OutcomeUnknown
 
 HERE: Position = ("orders", 0)
@@ -65,6 +66,18 @@ async def test_one_commit_is_under_way_and_later_acks_share_the_next() -> None:
     assert member.commits.outcome(second, HERE) is None
     assert member.settled == [HERE, HERE]
     assert member.commits.under_way is None
+
+
+async def test_signs_of_life_are_given_every_two_seconds_in_one_commit() -> None:
+    member = Member()
+    topic = TopicInUse(KafkaQueue("orders"))
+    topic.partitions[0] = member.partition
+    topic.partitions[1] = Partition(8, 0, None, 100)
+    for _ in range(3):
+        member.commits.give_signs([topic])
+    assert [set(each) for each in member.thread.sent] == [{HERE}], "the other partition has no lease"
+    member.commits.ended({HERE: None})
+    assert len(member.partition.leased) == 10
 
 
 async def test_metadata_that_is_too_large_is_left_out_from_then_on() -> None:

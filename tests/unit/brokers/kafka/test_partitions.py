@@ -83,6 +83,32 @@ def test_no_more_than_max_held_behind_the_first_unacked_record() -> None:
     assert leased(partition) == list(range(11, 22))
 
 
+def test_a_sign_of_life_changes_what_is_committed_and_not_what_it_records() -> None:
+    partition = filled(*range(20))
+    leased(partition)
+    acked(partition, 3, 12)
+    commits = []
+    for _ in range(7):
+        assert partition.give_sign()
+        commits.append(partition.commit(()))
+    assert len(set(commits)) == 7
+    for offset, metadata in commits:
+        assert offset == 0
+        assert leased(filled(*range(20), metadata=metadata)) == [each for each in range(20) if each not in (3, 12)]
+    assert acked(partition, *(each for each in range(20) if each not in (3, 12))) == (20, "")
+
+
+def test_no_sign_is_given_where_nothing_is_leased_or_messages_are_ready() -> None:
+    partition = filled(*range(3))
+    assert not partition.give_sign()
+    leased(partition, 2)
+    assert not partition.give_sign()
+    leased(partition)
+    assert partition.give_sign()
+    acked(partition, 0, 1, 2)
+    assert not partition.give_sign()
+
+
 def test_ten_thousand_acks_fit_in_the_metadata_of_a_commit() -> None:
     partition = filled(*range(20_001), max_held=20_000)
     leased(partition, 20_001)
