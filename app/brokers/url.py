@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,8 +71,7 @@ def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str | 
     accepted, separated by commas. Each option stands in the URL or in ``options``, not in both. Raises ConfigError,
     ``key`` "url" or the option's name; no error quotes a value.
     """
-    parts = _split(url, f"{form} is expected")
-    addresses = parts.netloc.rpartition("@")[2].split(",")
+    parts, addresses = _first_host(url, f"{form} is expected")
     if len(addresses) > 1 and instead is not None:
         raise ConfigError(key="url", reason=f"one host is expected{instead}")
     hosts = tuple(map(_host, addresses))
@@ -107,6 +107,17 @@ def read_cloud_url(url: str, options: Mapping[str, Any], *, expected: str) -> tu
     if parts.path.strip("/") or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
         raise ConfigError(key="url", reason=expected)
     return parts.netloc, _with_query(options, parts.query)
+
+
+def _first_host(url: str, expected: str) -> tuple[SplitResult, list[str]]:
+    """The parts of ``url`` with the first of its hosts alone, and all hosts: Python 3.13 refuses one in brackets beside
+    others."""
+    before, slashes, after = url.partition("//")
+    authority = re.split("[/?#]", after, maxsplit=1)[0]
+    user, at, hosts = authority.rpartition("@")
+    addresses = hosts.split(",")
+    rest = after.removeprefix(authority)
+    return _split(f"{before}{slashes}{user}{at}{addresses[0]}{rest}", expected), addresses
 
 
 def _split(url: str, expected: str) -> SplitResult:

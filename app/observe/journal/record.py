@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from app.jsontext import exceeds_depth
+
 VERSION = 1
 """Increases when a member changes its meaning or is removed; new members may be added without an increase."""
 
@@ -35,6 +37,9 @@ OPEN = ".open"
 """Suffix of the name of a segment that is being written."""
 PART = ".part"
 """Suffix of the name of an incomplete compressed file."""
+
+MAX_EMBEDDED_LEVELS = 900
+"""Deeper JSON is not embedded: Python 3.11 reads at most 1,000 levels of what a newer version may have written."""
 
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -171,7 +176,7 @@ def embedded(body: bytes | None) -> tuple[Raw | UnsetType, str | UnsetType]:
     if b"\n" not in body and b"\r" not in body:
         try:
             body.decode("utf-8")
-            if bytes(_any_json.decode(body)) == body:
+            if bytes(_any_json.decode(body)) == body and not exceeds_depth(body, MAX_EMBEDDED_LEVELS):
                 return Raw(body), UNSET
         except (ValueError, RecursionError, msgspec.MsgspecError):
             pass

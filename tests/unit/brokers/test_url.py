@@ -33,6 +33,9 @@ def test_several_hosts_and_a_scheme_of_two_words() -> None:
     found = read_url("mq+ssl://shop@a:1,[::1],b:3", {}, form=form)
     assert found.hosts == (("a", 1), ("::1", None), ("b", 3))
     assert (found.secure, found.host, found.port) == (True, "a", 1)
+    found = read_url("mq://shop:a,b@[::1]:7,[::2]/place?size=3", {}, form=form)
+    assert (found.hosts, found.path) == ((("::1", 7), ("::2", None)), "place")
+    assert (found.options.read("password", TEXT, ""), found.options.read("size", TEXT, "")) == ("a,b", "3")
     assert read_url("mq://a", {}, form=form).secure_scheme == "mq+ssl"
     for wrong in ("mqs://a", "mq://a,", "mq://,a"):
         with pytest.raises(ConfigError):
