@@ -72,7 +72,8 @@ class BrokerCalls:
         outcome: object = None
         try:
             results = await call
-            outcome = results[0] if results else None
+            # Of a batch that fills the storage the first messages are stored.
+            outcome = (results[0] or results[-1]) if results else None
             return results
         except BaseException as raised:
             outcome = raised
@@ -82,7 +83,7 @@ class BrokerCalls:
             took = time.monotonic() - began
             count = len(results) if count is None else count
             self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
-            # The error that the call raised, or else its first result.
+            # The error that the call raised, or else its first or last result.
             self._outages.call_ended(self.route.broker, outcome)
             # The error's traceback keeps this frame, which must not keep the error.
             outcome = None

@@ -39,6 +39,7 @@ from app.observe.metrics.catalogue import (
     REINJECTED,
     SPAN_LOSSES,
     SPANS_DROPPED,
+    STORAGE_REFUSALS,
     Metric,
 )
 from app.observe.metrics.instruments import Labels, Snapshot, Value
@@ -109,6 +110,9 @@ class Gauges:
             RECEIVE_WAITERS.otel: dict(waiters),
             PUBLISH_INFLIGHT.otel: publishes,
             OPEN_CIRCUITS.otel: circuits,
+            STORAGE_REFUSALS.otel: {
+                (name,): float(self._gateway.outages.storage(name) is not None) for name in self._gateway.bindings
+            },
             REINJECTED.otel: {
                 (name,): float(binding.reinjected) if isinstance(binding, Reinjects) else 0.0
                 for name, binding in self._gateway.bindings.items()

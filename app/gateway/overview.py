@@ -94,6 +94,7 @@ class Overview:
                 name in self._required,
                 self.routes_to(name),
                 self._outages.circuits[name].is_open,
+                self._outages.storage(name),
             )
             for name, binding in self._bindings.items()
             if name in names
@@ -219,9 +220,15 @@ def _dead_letters_of(router: Router, binding: Binding, queue: str) -> str | None
 
 
 async def broker_info(
-    binding: Binding, url: str, required: bool, routes: Sequence[Route] = (), is_open: bool = False
+    binding: Binding,
+    url: str,
+    required: bool,
+    routes: Sequence[Route] = (),
+    is_open: bool = False,
+    refused: str | None = None,
 ) -> BrokerInfo:
-    """The broker with its state and warnings, queried for at most 2 s. ``is_open``: its circuit is."""
+    """The broker with its state and warnings, queried for at most 2 s. ``is_open``: its circuit is. ``refused``: why
+    its storage has refused a call within the last minute."""
     detail, warnings = None, []
     try:
         await binding.ping()
@@ -236,6 +243,6 @@ async def broker_info(
         up=detail is None,
         circuit="open" if is_open else "closed",
         detail=detail,
-        warnings=warnings,
+        warnings=warnings if refused is None else [refused, *warnings],
         capabilities=binding.capabilities(binding.native_queue("any", {})),
     )

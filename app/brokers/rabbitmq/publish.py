@@ -80,7 +80,7 @@ class ConfirmedPublisher:
         A body of an unproven size waits for the confirms of those before it, and those behind it wait for its confirm.
         One beyond the limit of the server is BodyTooLarge. Takes at most ``timeout_seconds``, connecting and declaring
         included, and 2 s more where the management API is queried about a refusal. When nothing was written it raises
-        BrokerUnavailable, at once while the broker blocks publishers, or BrokerRejected for the topology.
+        BrokerUnavailable, StorageFull at once while the broker blocks publishers, or BrokerRejected for the topology.
         """
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         sizes = self._sizes
@@ -194,7 +194,7 @@ class ConfirmedPublisher:
     def _check_blocked(self) -> None:
         if (why := self._connection.blocked) is not None:
             reason = f"it blocks publishers: {why}"
-            raise BrokerUnavailable(broker=self._connection.broker, reason=reason)
+            raise StorageFull(self._connection.broker, reason)
 
     async def _channel(self, lane: str) -> Channel:
         if lane == _APART:

@@ -72,6 +72,7 @@ class _ClaimingJob(WriterJob):
     terms: Terms = field(default_factory=Terms)
     broker: str = ""
     token: bytes | None = None
+    adds = True
     rank = 0
 
     def claim(self, tx: Transaction, claims: Sequence[KeyClaim | None]) -> list[ClaimResult]:

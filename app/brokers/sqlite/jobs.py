@@ -122,6 +122,8 @@ class WriterJob:
     error: BabelgateError | None = None
     future: asyncio.Future[list[Any]] | None = None
 
+    adds: ClassVar[bool] = False
+    """Whether it stores something new, which may not use the last of the disk."""
     rank: ClassVar[int]
     """Jobs of a lower rank run first: those that make messages ready run before those that reserve."""
 
@@ -147,6 +149,7 @@ class PublishJob(WriterJob):
     """``items``: Outgoing. Results: ``None`` each."""
 
     __slots__ = ()
+    adds = True
     rank = 0
 
     @property

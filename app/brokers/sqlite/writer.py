@@ -22,8 +22,10 @@ from app.brokers.batching import batches
 from app.brokers.sqlite.errors import primary_code, translated
 from app.brokers.sqlite.file import DatabaseFile
 from app.brokers.sqlite.jobs import Transaction, WriterJob
+from app.brokers.sqlite.room import RESERVED_BYTES, Room
 from app.brokers.sqlite.settle import FORGET_EVERY, forget_settled
 from app.clock import Clock
+from app.errors import StorageFull
 from app.runtime.cache import Cache
 
 COMMIT_SECONDS = 0.010
@@ -60,6 +62,7 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._queue_ids: Cache[str, int] = Cache(_QUEUE_IDS_BYTES)
+        self._room = Room(file.path)
         self._settled = 0
         self._forgotten = -1
         self._thread = threading.Thread(target=self._run, name=f"sqlite-{file.broker}", daemon=True)
@@ -90,7 +93,7 @@ class Writer:
                 waiting = []
                 continue
             self._drain(waiting, COMMIT_MESSAGES - UNIT_MESSAGES)
-            waiting = self._work(connection, waiting)
+            waiting = self._work(connection, self._with_room(connection, waiting))
         self._disconnect(checkpoint=True)
 
     def _take(self, waiting: list[WriterJob], job: WriterJob | None) -> int:
@@ -116,6 +119,17 @@ class Writer:
             self._queue_ids.clear()
         self._file.begin(self._connection)
         return self._connection
+
+    def _with_room(self, connection: sqlite3.Connection, jobs: list[WriterJob]) -> list[WriterJob]:
+        """``jobs`` without those that would use the last of the disk; these fail."""
+        adding = [job for job in jobs if job.adds]
+        if not adding or self._room.suffices(connection, sum(job.weight for job in adding)):
+            return jobs
+        reason = f"less than {RESERVED_BYTES >> 20} MiB are free on its disk, which receives and settles need"
+        for job in adding:
+            job.error = StorageFull(self._file.broker, reason)
+        self._report(adding, set(), None)
+        return [job for job in jobs if not job.adds]
 
     def _work(self, connection: sqlite3.Connection, jobs: list[WriterJob]) -> list[WriterJob]:
         """Run and commit ``jobs`` as far as the time allows; return the others."""

@@ -122,6 +122,12 @@ OPEN_CIRCUITS = _gauge(
     "{process}",
     "broker",
 )
+STORAGE_REFUSALS = _gauge(
+    "babelgate.storage_refusals",
+    "Processes that the broker has refused to store something for in the last minute: it is full, or read-only.",
+    "{process}",
+    "broker",
+)
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")

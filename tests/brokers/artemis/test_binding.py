@@ -85,7 +85,16 @@ async def test_an_address_that_is_full_rejects_single_messages(one: ArtemisBindi
     outcomes = await one.publish(native, [Outgoing(b"x" * 4000) for _ in range(10)])
     assert outcomes[0] is None
     assert isinstance(outcomes[-1], StorageFull)
-    assert len(await one.reserve(native, 100, 10, 30)) == list(outcomes).count(None)
+    taken = await one.reserve(native, 100, 10, 30)
+    assert len(taken) == list(outcomes).count(None)
+    assert await one.release(native, [taken[0].handle], 0, failed=True) == [None]
+    taken = [*taken[1:], *await one.reserve(native, 1, 10, 30)]
+    assert await one.ack(native, [each.handle for each in taken]) == [None] * len(taken)
+
+    async def has_room() -> bool:
+        return await one.publish(native, [Outgoing(b"after")]) == [None]
+
+    await until(has_room)
 
 
 async def test_without_credit_nothing_is_sent(artemis: ArtemisServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.brokers.binding import NativeQueue, Outcome
 from app.brokers.rabbitmq.binding import RabbitBinding
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 from tests.brokers.rabbitmq.harness import binding, browse
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import accepted, answers, kinds, message, outcomes, reserved
@@ -206,7 +206,7 @@ class TestAlarms:
             # The broker tells a connection when it publishes; what it has got by then it reads later.
             attempt = asyncio.create_task(one.publish(native, [message("caught")]))
             await asyncio.wait([attempt], timeout=0.5)
-            if attempt.done() and isinstance(attempt.exception(), BrokerUnavailable):
+            if attempt.done() and isinstance(attempt.exception(), StorageFull):
                 return True
             attempts.append(attempt)
             return False

@@ -9,7 +9,7 @@ import pytest
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.profile import AddressedMessage, Topology
-from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Line, lined, virtual_host
@@ -218,7 +218,7 @@ async def test_a_blocked_broker_is_unavailable_at_once_and_for_no_longer(rabbit:
             assert isinstance(first, OutcomeUnknown)
             assert line.link.blocked == "low on memory"
             for _ in range(3):
-                with pytest.raises(BrokerUnavailable, match="low on memory"):
+                with pytest.raises(StorageFull, match="low on memory"):
                     await line.publish(b"refused")
         await eventually(lambda: line.link.blocked is None)
         assert await line.publish(b"after") == [None]

@@ -21,8 +21,11 @@ def server(servers: Servers) -> RedisServer:
 
 @pytest.fixture
 def plain(server: RedisServer) -> Iterator[redis.Redis]:
+    """Another client. What it sets of the memory and the replication ends with the test."""
     with client(server) as connected:
         yield connected
+        connected.config_set("maxmemory", 0)
+        connected.replicaof("NO", "ONE")
 
 
 @pytest.fixture

@@ -37,14 +37,6 @@ def secure() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def plain(server: RedisServer) -> Iterator[redis.Redis]:
-    with client(server) as connected:
-        yield connected
-        connected.config_set("maxmemory", 0)
-        connected.replicaof("NO", "ONE")
-
-
-@pytest.fixture
 async def between(server: RedisServer) -> AsyncIterator[Proxy]:
     async with proxy("127.0.0.1", server.port) as running:
         yield running

@@ -12,8 +12,10 @@ from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
 from app.brokers.idempotency_store import ExistingKey, KeyClaim, KeySettlement, Terms
 from app.brokers.redis.binding import RedisBinding
 from app.errors import LeaseLost, StorageFull
-from tests.brokers.redis.harness import RedisServer, binding, client, redis_server
+from app.gateway.authorization import ANYONE
+from tests.brokers.redis.harness import RedisBroker, RedisServer, binding, redis_server
 from tests.harness.local import eventually
+from tests.harness.world import World, data
 
 pytestmark = pytest.mark.redis
 BODY = b'{"job":"urn:a","trace_id":"t","data":%d,"meta":{},"attempts":0}'
@@ -25,13 +27,6 @@ def server() -> Iterator[RedisServer]:
     """A server of its own, because the limit holds for all databases."""
     with redis_server() as running:
         yield running
-
-
-@pytest.fixture
-def plain(server: RedisServer) -> Iterator[redis.Redis]:
-    with client(server) as connected:
-        yield connected
-        connected.config_set("maxmemory", 0)
 
 
 @pytest.fixture
@@ -125,6 +120,24 @@ async def test_dead_letters_are_removed(one: RedisBinding, native: NativeQueue, 
     records, _ = await one.read_dead(native, None, 1)
     assert await one.remove_dead(native, records, None) == ([True], None)
     assert await one.purge_dead(native) == 1
+
+
+async def test_a_redrive_is_refused_and_loses_nothing(server: RedisServer, queue: str, plain: redis.Redis) -> None:
+    world = World(RedisBroker(server), queue)
+    process = await world.process()
+    await process.publish_all([{"n": n} for n in range(3)])
+    await process.reject(*await process.take(3))
+    fill(plain)
+    with pytest.raises(StorageFull):
+        await process.publish()
+    result = await process.redrive()
+    assert (result.redriven, len(await process.dead())) == (0, 3)
+    (info,) = await process.gateway.overview.brokers(ANYONE)
+    assert any("is full" in warning for warning in info.warnings)
+    plain.config_set("maxmemory", 0)
+    assert (await process.redrive()).redriven == 3
+    assert sorted(data(each)["n"] for each in await process.take(3)) == [0, 1, 2]
+    await world.close()
 
 
 async def test_a_reserved_key_is_settled(one: RedisBinding, queue: str, plain: redis.Redis) -> None:

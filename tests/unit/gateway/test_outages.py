@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.gateway.outages import REMIND_EVERY_SECONDS, Outages
+from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull, StorageReadOnly
+from app.gateway.outages import REFUSED_SECONDS, REMIND_EVERY_SECONDS, Outages
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 
@@ -20,12 +20,12 @@ UNKNOWN = OutcomeUnknown("memory", "no reply within 5 s")
 class Bench:
     """Outages of one broker, looked at when the test says so, by a clock that it moves."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(self, caplog: pytest.LogCaptureFixture, refused_seconds: float = REFUSED_SECONDS) -> None:
         caplog.set_level("INFO")
         self._caplog = caplog
         self.now = 1000.0
         self.binding = MemoryBinding()
-        self.outages = Outages({"memory": self.binding}, lambda: self.now)
+        self.outages = Outages({"memory": self.binding}, lambda: self.now, refused_seconds)
 
     def lines(self) -> list[dict[str, Any]]:
         """What was logged since the last call."""
@@ -92,6 +92,33 @@ async def test_it_is_not_back_while_calls_fail(bench: Bench) -> None:
         assert not await bench.pings(answered=True)
         bench.outages.call_ended("memory", DOWN)
     assert [line["event"] for line in bench.lines()] == ["broker lost"]
+
+
+@pytest.mark.parametrize("kind", [StorageFull, StorageReadOnly])
+async def test_a_storage_that_refuses_is_one_line(bench: Bench, kind: type[StorageFull | StorageReadOnly]) -> None:
+    error = kind("memory", "no room")
+    for _ in range(500):
+        bench.outages.call_ended("memory", error)
+    refuses = {"event": "storage refuses", "level": "WARNING", "broker": "memory", "reason": "no room"}
+    assert bench.lines() == [refuses]
+    assert bench.outages.storage("memory") == error.detail
+    assert await bench.outages.check("memory"), "it is not lost"
+
+
+async def test_a_storage_that_goes_on_refusing_is_logged_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(caplog, refused_seconds=0.05)
+    full = StorageFull("memory", "no room")
+    bench.outages.call_ended("memory", full)
+    await eventually(lambda: "storage still refuses" in {line["event"] for line in bench.lines()})
+    bench.now += 1
+    await eventually(lambda: bench.outages.storage("memory") is None)
+    assert bench.lines()[-1] == {
+        "event": "storage refuses no more",
+        "level": "INFO",
+        "broker": "memory",
+        "seconds": 0.0,
+    }
+    await bench.outages.close()
 
 
 async def test_what_a_broker_answers_is_no_outage(bench: Bench) -> None:

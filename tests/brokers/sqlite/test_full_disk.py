@@ -1,0 +1,78 @@
+"""A file on a real file system that fills up: no new messages, and everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app import envelope
+from app.brokers.binding import DeadLetterRequest
+from app.brokers.sqlite.room import RESERVED_BYTES
+from app.errors import StorageFull
+from tests.brokers.sqlite.support import Line, opened
+from tests.harness.disk import fill, small_disk
+
+MIB = 1024 * 1024
+BLOCK = envelope.dead_letter_block("failed", "q", 1, 7, "why")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 64 * MIB) as directory:
+        yield directory
+
+
+async def filled(line: Line, body: bytes, times: int) -> int:
+    """Publish up to ``times`` bodies, until the first is refused; the number of those that were stored."""
+    for count in range(times):
+        try:
+            await line.publish(body)
+        except StorageFull:
+            return count
+    raise AssertionError("it was not refused")
+
+
+@pytest.mark.parametrize("size", [2_000, 400_000])
+async def test_a_disk_that_messages_fill_up_is_drained(disk: Path, queue: str, size: int) -> None:
+    async with opened(disk / "q.db") as binding:
+        line = Line(binding, queue)
+        # Small messages fill what is left.
+        filler = fill(disk, RESERVED_BYTES + 4 * MIB) if size < MIB // 10 else None
+        stored = await filled(line, b"x" * size, 20_000)
+        assert stored > 0
+        nacked, dead, extended, acked, *rest = await line.reserve()
+        handle = nacked.handle
+        assert await binding.release(line.queue, [handle], 0, failed=True) == [None]
+        assert await binding.dead_letter(line.queue, [DeadLetterRequest(dead.handle, BLOCK)]) == [None]
+        assert isinstance((await binding.extend(line.queue, [extended.handle], 600))[0], int)
+        assert await line.ack(acked, extended, *rest) == [None] * (len(rest) + 2)
+        taken = 3 + len(rest)
+        while found := await line.reserve():
+            assert await line.ack(*found) == [None] * len(found)
+            taken += len(found)
+        assert taken == stored
+        (record,), _ = await binding.read_dead(line.queue, None, 10)
+        assert await binding.remove_dead(line.queue, [record], None) == ([True], None)
+        # The file has not become smaller, and its pages are free.
+        assert await filled(line, b"x" * size, 20_000) > 0
+        assert filler is None or filler.exists()
+
+
+async def test_a_disk_that_others_fill_up_loses_nothing_and_is_served_again(disk: Path, queue: str) -> None:
+    async with opened(disk / "q.db") as binding:
+        line = Line(binding, queue)
+        await line.publish(b"message")
+        filler = fill(disk, RESERVED_BYTES - MIB)
+        stored = 1 + await filled(line, b"message", 20_000)
+        with pytest.raises(StorageFull, match="less than 16 MiB are free on its disk"):
+            await line.publish(b"refused")
+        taken = 0
+        while found := await line.reserve():
+            assert await line.ack(*found) == [None] * len(found)
+            taken += len(found)
+        assert taken == stored
+        filler.unlink()
+        await line.publish(b"after")
+        assert await line.bodies() == [b"after"]
