@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from operator import getitem
@@ -26,6 +27,7 @@ from app.errors import BabelgateError
 from app.http import problems
 from app.observe.journal import record as journal
 from app.observe.metrics.catalogue import CATALOGUE
+from tests.brokers.redis.rights import commands as redis_commands
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
 from tests.harness.caches import CACHES, bounds
@@ -38,6 +40,7 @@ PAGES = (
     "docs/configuration.md",
     "docs/errors.md",
     "docs/journal.md",
+    "docs/redis.md",
     "docs/adr/README.md",
     "docs/licences.md",
     "docs/metrics.md",
@@ -230,6 +233,12 @@ _COMMENT = re.compile(r" *# (.*)")
 _KEY = re.compile(r"( *)([A-Za-z]+):")
 
 
+def redis_rights() -> str:
+    """The commands that the gateway needs in Redis, as rules of a user."""
+    rules = textwrap.wrap(" ".join(f"'+{each}'" if "|" in each else f"+{each}" for each in redis_commands()), 90)
+    return "```\n" + "\n".join(rules) + "\n```\n"
+
+
 def licences() -> str:
     """The licence of each distribution that a gateway or the pipeline needs."""
     names = {name for lock in _RUNTIME_LOCKS for name in pinned((ROOT / lock).read_text("utf-8"))}
@@ -263,6 +272,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "codes": codes,
     "records": records,
     "events": events,
+    "rights": redis_rights,
     "licences": licences,
     "caches": caches,
     "decisions": decisions,

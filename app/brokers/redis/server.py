@@ -17,6 +17,7 @@ from app.brokers.connect import CONNECT_SECONDS, SharedConnect
 from app.brokers.errors import nothing_written
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.redis.connection import Late, PipelinedConnection, connect
+from app.brokers.redis.denials import denial_of
 from app.brokers.redis.errors import translate
 from app.errors import BrokerError, BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
 from app.jsontext import digits
@@ -58,7 +59,13 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """The script of that name; read once."""
-    return Script(name)
+    made = Script(name)
+    _sources[made.sha] = _sources[made.source] = made.source
+    return made
+
+
+_sources: dict[bytes, bytes] = {}
+"""The texts of the scripts that were read, by what EVALSHA and EVAL are called with."""
 
 
 class Server:
@@ -94,7 +101,7 @@ class Server:
             reply = await connection.send(*command, late=late)
         else:
             reply = await self._first(command, late)
-        return self._checked(reply) if isinstance(reply, Exception) else reply
+        return self._checked(reply, command) if isinstance(reply, Exception) else reply
 
     async def read(self, *command: Any) -> Any:
         """Like :meth:`call`, for a command that writes nothing: a lost reply is BrokerUnavailable."""
@@ -122,11 +129,12 @@ class Server:
         Moves nothing. Each waited queue uses a connection of its own; their number is not bounded.
         """
         seconds = min(max(seconds, 0.001), SLICE_SECONDS)
+        move = (b"BLMOVE", queue, queue, b"LEFT", b"LEFT", b"%.3f" % seconds)
         connection = self._idle_connection() or await self._dial(2 * SLICE_SECONDS)
         self._waiting.add(connection)
         try:
             # From the head to the head: the element stays where it was, and no other waiter is woken.
-            reply = await connection.send(b"BLMOVE", queue, queue, b"LEFT", b"LEFT", b"%.3f" % seconds)
+            reply = await connection.send(*move)
         except OutcomeUnknown as error:
             raise nothing_written(error) from error
         except asyncio.CancelledError:
@@ -137,7 +145,7 @@ class Server:
             self._waiting.discard(connection)
             if connection.alive:
                 self._idle.append(connection)
-        return self._checked(reply) is not None
+        return self._checked(reply, move) is not None
 
     async def open(self) -> None:
         """Connect, unless connected. Raises BrokerUnavailable, and ConfigError for a server that cannot be used."""
@@ -195,9 +203,12 @@ class Server:
                 raise
         return await self.call(b"EVAL", wanted.source, *arguments, late=late)
 
-    def _checked(self, reply: Any) -> Any:
+    def _checked(self, reply: Any, command: Sequence[Any]) -> Any:
         if isinstance(reply, Exception):
-            raise translate(reply, self._broker) from reply
+            reason = denial_of(reply, command, _sources.get(command[1]) if len(command) > 1 else None)
+            raise (
+                translate(reply, self._broker) if reason is None else BrokerRejected(self._broker, reason)
+            ) from reply
         return reply
 
     async def _first(self, command: Sequence[Any], late: Late | None) -> Any:
