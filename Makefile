@@ -6,6 +6,8 @@ BIN := .venv/bin
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 PARALLEL := --numprocesses 6 --dist loadscope --no-loadscope-reorder
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
+BROKERS := artemis kafka pulsar rabbitmq redis servicebus sqlite sqs
+CLIENTS := csharp go java php python typescript
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
@@ -64,13 +66,25 @@ test-fast: .venv/installed-dev ## run units, HTTP, and the contract on SQLite an
 lint-api: test-all-deps ## check the OpenAPI document with linters and generators
 	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
 
-# Debian's brokers, and those that Maven fetches, which run on Java.
+# Debian's brokers, and those that Maven fetches, which run on Java. Maven fetches one at a time: several share its repository.
 broker-deps: .venv/installed-dev
-	@command -v redis-server >/dev/null || .ci/packages redis-server
-	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
+	$(call BROKER_DEPS,$(BROKERS))
+
+# $(1): kinds of brokers. SQLite has no server, and the emulator of Azure Service Bus is a part of the tests.
+define BROKER_DEPS
+	$(if $(filter redis,$(1)),@command -v redis-server >/dev/null || .ci/packages redis-server)
+	$(if $(filter rabbitmq,$(1)),@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server)
+	$(if $(filter artemis kafka pulsar sqs,$(1)),$(call JAVA_DEPS))
+	$(if $(filter artemis,$(1)),@$(BIN)/python -m tests.brokers.artemis.server)
+	$(if $(filter kafka,$(1)),@$(BIN)/python -m tests.brokers.kafka.server)
+	$(if $(filter sqs,$(1)),@$(BIN)/python -m tests.brokers.sqs.elasticmq)
+	$(if $(filter pulsar,$(1)),@$(BIN)/python -m tests.brokers.pulsar.server)
+endef
+
+define JAVA_DEPS
 	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
 	@command -v mvn >/dev/null || .ci/packages maven
-	@printf 'tests.brokers.%s\n' artemis.server kafka.server sqs.elasticmq pulsar.server | xargs -n 1 $(BIN)/python -m
+endef
 
 # What `make test` needs beside that: HAProxy, certificates, and the official conformance suite.
 test-deps: broker-deps
@@ -106,17 +120,21 @@ clients: clients-deps ## generate, build and package the clients
 	$(BIN)/python -m tests.clients.languages $(ARGS)
 
 clients-deps: .venv/installed-dev
-	@command -v redis-server >/dev/null || .ci/packages redis-server
-	@command -v npm >/dev/null || .ci/packages nodejs npm
-	@command -v composer >/dev/null || .ci/packages composer php-cli php-curl php-guzzlehttp-guzzle php-mbstring
-	@command -v go >/dev/null || .ci/packages golang-go
-	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
-	@command -v mvn >/dev/null || .ci/packages maven
-	$(BIN)/python -m tests.harness.openapi_generator
-	$(BIN)/python -m tests.harness.dotnet
+	$(call CLIENT_DEPS,$(or $(filter $(CLIENTS),$(ARGS)),$(CLIENTS)))
+
+# $(1): languages. Python's client needs nothing beside this environment.
+define CLIENT_DEPS
+	$(if $(filter csharp typescript,$(1)),@command -v npm >/dev/null || .ci/packages nodejs npm)
+	$(if $(filter php,$(1)),@command -v composer >/dev/null || .ci/packages composer php-cli php-curl php-guzzlehttp-guzzle php-mbstring)
+	$(if $(filter go,$(1)),@command -v go >/dev/null || .ci/packages golang-go)
+	$(if $(filter java php,$(1)),$(call JAVA_DEPS))
+	$(if $(filter java php,$(1)),$(BIN)/python -m tests.harness.openapi_generator)
+	$(if $(filter csharp,$(1)),$(BIN)/python -m tests.harness.dotnet)
+endef
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
 test-clients: clients ## test the clients against a real gateway
+	@command -v redis-server >/dev/null || .ci/packages redis-server
 	$(BIN)/pytest --numprocesses 3 tests/clients
 
 bench: test-all-deps ## measure throughput, latency and CPU
@@ -165,6 +183,7 @@ down: ## stop them
 	docker compose --profile '*' down
 
 # The same without containers, until Ctrl-C. ARGS="redis kafka": only these brokers.
-up-local: broker-deps ## start gateway, brokers and Prometheus without containers
+up-local: .venv/installed-dev ## start gateway, brokers and Prometheus without containers
+	$(call BROKER_DEPS,$(or $(filter $(BROKERS),$(ARGS)),$(BROKERS)))
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@$(BIN)/python -m tests.harness.up_local $(ARGS)

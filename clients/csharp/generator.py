@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,14 @@ def renamed(line: str) -> str:
 def main(document: Path, nswag: Path, folder: Path) -> None:
     """Write the generated part into ``folder``. Raises CalledProcessError."""
     folder.mkdir(exist_ok=True)
-    read, code = folder / "openapi.json", folder / "Api.cs"
-    read.write_text(json.dumps(simpler(yaml.safe_load(document.read_text("utf-8")))), "utf-8")
+    code = folder / "Api.cs"
     options = [f"/{name}:{value}" for name, value in OPTIONS.items()]
     program = nswag / "bin" / "binaries" / "NetCore31" / "dotnet-nswag.dll"
-    command = ["./dotnet", str(program), "openapi2csclient", f"/input:{read}", f"/output:{code}", *options]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    with tempfile.TemporaryDirectory() as made:
+        read = Path(made) / "openapi.json"
+        read.write_text(json.dumps(simpler(yaml.safe_load(document.read_text("utf-8")))), "utf-8")
+        command = ["./dotnet", str(program), "openapi2csclient", f"/input:{read}", f"/output:{code}", *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     lines = code.read_text("utf-8-sig").splitlines()
     kept = [renamed(line) for line in lines if "JsonIgnoreCondition" not in line]
     # The answer of `GET /metrics` is a text, which may be null by its type.

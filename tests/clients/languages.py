@@ -145,6 +145,9 @@ LANGUAGES = [
 
 def main(names: Sequence[str]) -> None:
     """Make the clients of these languages; all without names."""
+    if unknown := set(names) - {language.name for language in LANGUAGES}:
+        known = ", ".join(language.name for language in LANGUAGES)
+        sys.exit(f"no such client: {', '.join(sorted(unknown))}; there are {known}")
     for language in LANGUAGES:
         if names and language.name not in names:
             continue
