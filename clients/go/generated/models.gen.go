@@ -629,7 +629,7 @@ type DeadLetterPage struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Defect One defect of a body: an RFC 6901 “pointer“, a stable “code“, and a sentence.
+// Defect One defect of a request, in its body, or in a “parameter“ or a “header“.
 type Defect struct {
 	// Code Stable code, for programs.
 	Code string `json:"code"`
@@ -637,7 +637,13 @@ type Defect struct {
 	// Detail A sentence for people.
 	Detail string `json:"detail"`
 
-	// Pointer RFC 6901 pointer to the member of the body; empty for the whole body.
+	// Header The header.
+	Header *string `json:"header,omitempty"`
+
+	// Parameter The parameter of the path or the query. Empty for the whole query.
+	Parameter *string `json:"parameter,omitempty"`
+
+	// Pointer RFC 6901 pointer to the member of the body, or to the one that the parameter or the header stands for. Empty for the whole body, and for what no member stands for.
 	Pointer              string                 `json:"pointer"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -1676,6 +1682,9 @@ type TokenResult struct {
 
 	// Code For a failure: its stable code, for programs.
 	Code *string `json:"code,omitempty"`
+
+	// DeadLettered True after a nack of the last attempt: the message is a dead letter, not delivered again.
+	DeadLettered *bool `json:"dead_lettered,omitempty"`
 
 	// Detail For a failure: a sentence for people.
 	Detail *string `json:"detail,omitempty"`
@@ -2960,6 +2969,22 @@ func (a *Defect) UnmarshalJSON(b []byte) error {
 		delete(object, "detail")
 	}
 
+	if raw, found := object["header"]; found {
+		err = json.Unmarshal(raw, &a.Header)
+		if err != nil {
+			return fmt.Errorf("error reading 'header': %w", err)
+		}
+		delete(object, "header")
+	}
+
+	if raw, found := object["parameter"]; found {
+		err = json.Unmarshal(raw, &a.Parameter)
+		if err != nil {
+			return fmt.Errorf("error reading 'parameter': %w", err)
+		}
+		delete(object, "parameter")
+	}
+
 	if raw, found := object["pointer"]; found {
 		err = json.Unmarshal(raw, &a.Pointer)
 		if err != nil {
@@ -2995,6 +3020,20 @@ func (a Defect) MarshalJSON() ([]byte, error) {
 	object["detail"], err = json.Marshal(a.Detail)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	if a.Header != nil {
+		object["header"], err = json.Marshal(a.Header)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'header': %w", err)
+		}
+	}
+
+	if a.Parameter != nil {
+		object["parameter"], err = json.Marshal(a.Parameter)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'parameter': %w", err)
+		}
 	}
 
 	object["pointer"], err = json.Marshal(a.Pointer)
@@ -7615,6 +7654,14 @@ func (a *TokenResult) UnmarshalJSON(b []byte) error {
 		delete(object, "code")
 	}
 
+	if raw, found := object["dead_lettered"]; found {
+		err = json.Unmarshal(raw, &a.DeadLettered)
+		if err != nil {
+			return fmt.Errorf("error reading 'dead_lettered': %w", err)
+		}
+		delete(object, "dead_lettered")
+	}
+
 	if raw, found := object["detail"]; found {
 		err = json.Unmarshal(raw, &a.Detail)
 		if err != nil {
@@ -7683,6 +7730,13 @@ func (a TokenResult) MarshalJSON() ([]byte, error) {
 		object["code"], err = json.Marshal(a.Code)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'code': %w", err)
+		}
+	}
+
+	if a.DeadLettered != nil {
+		object["dead_lettered"], err = json.Marshal(a.DeadLettered)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'dead_lettered': %w", err)
 		}
 	}
 

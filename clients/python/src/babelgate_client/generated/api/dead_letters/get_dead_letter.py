@@ -1,0 +1,312 @@
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx
+
+from ...client import AuthenticatedClient, Client
+from ...types import Response, UNSET
+from ... import errors
+
+from ...models.dead_letter import DeadLetter
+from ...models.problem import Problem
+from ...types import UNSET, Unset
+from typing import cast
+
+
+
+def _get_kwargs(
+    queue: str,
+    letter_id: str,
+    *,
+    cursor: None | str | Unset = UNSET,
+
+) -> dict[str, Any]:
+    
+
+    
+
+    params: dict[str, Any] = {}
+
+    json_cursor: None | str | Unset
+    if isinstance(cursor, Unset):
+        json_cursor = UNSET
+    else:
+        json_cursor = cursor
+    params["cursor"] = json_cursor
+
+
+    params = {k: v for k, v in params.items() if v is not UNSET and v is not None}
+
+
+    _kwargs: dict[str, Any] = {
+        "method": "get",
+        "url": "/queues/{queue}/dead-letters/{letter_id}".format(queue=quote(str(queue), safe=""),letter_id=quote(str(letter_id), safe=""),),
+        "params": params,
+    }
+
+
+    return _kwargs
+
+
+
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> DeadLetter | Problem | None:
+    if response.status_code == 200:
+        response_200 = DeadLetter.from_dict(response.json())
+
+
+
+        return response_200
+
+    if response.status_code == 400:
+        response_400 = Problem.from_dict(response.json())
+
+
+
+        return response_400
+
+    if response.status_code == 401:
+        response_401 = Problem.from_dict(response.json())
+
+
+
+        return response_401
+
+    if response.status_code == 403:
+        response_403 = Problem.from_dict(response.json())
+
+
+
+        return response_403
+
+    if response.status_code == 404:
+        response_404 = Problem.from_dict(response.json())
+
+
+
+        return response_404
+
+    if response.status_code == 408:
+        response_408 = Problem.from_dict(response.json())
+
+
+
+        return response_408
+
+    if response.status_code == 422:
+        response_422 = Problem.from_dict(response.json())
+
+
+
+        return response_422
+
+    if response.status_code == 429:
+        response_429 = Problem.from_dict(response.json())
+
+
+
+        return response_429
+
+    if response.status_code == 431:
+        response_431 = Problem.from_dict(response.json())
+
+
+
+        return response_431
+
+    if response.status_code == 500:
+        response_500 = Problem.from_dict(response.json())
+
+
+
+        return response_500
+
+    if response.status_code == 502:
+        response_502 = Problem.from_dict(response.json())
+
+
+
+        return response_502
+
+    if response.status_code == 503:
+        response_503 = Problem.from_dict(response.json())
+
+
+
+        return response_503
+
+    if response.status_code == 504:
+        response_504 = Problem.from_dict(response.json())
+
+
+
+        return response_504
+
+    if client.raise_on_unexpected_status:
+        raise errors.UnexpectedStatus(response.status_code, response.content)
+    else:
+        return None
+
+
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[DeadLetter | Problem]:
+    return Response(
+        status_code=HTTPStatus(response.status_code),
+        content=response.content,
+        headers=response.headers,
+        parsed=_parse_response(client=client, response=response),
+    )
+
+
+def sync_detailed(
+    queue: str,
+    letter_id: str,
+    *,
+    client: AuthenticatedClient | Client,
+    cursor: None | str | Unset = UNSET,
+
+) -> Response[DeadLetter | Problem]:
+    """ Get one dead letter
+
+     Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before
+    it, at most
+    10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on.
+
+    Args:
+        queue (str):
+        letter_id (str):
+        cursor (None | str | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[DeadLetter | Problem]
+     """
+
+
+    kwargs = _get_kwargs(
+        queue=queue,
+letter_id=letter_id,
+cursor=cursor,
+
+    )
+
+    response = client.get_httpx_client().request(
+        **kwargs,
+    )
+
+    return _build_response(client=client, response=response)
+
+def sync(
+    queue: str,
+    letter_id: str,
+    *,
+    client: AuthenticatedClient | Client,
+    cursor: None | str | Unset = UNSET,
+
+) -> DeadLetter | Problem | None:
+    """ Get one dead letter
+
+     Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before
+    it, at most
+    10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on.
+
+    Args:
+        queue (str):
+        letter_id (str):
+        cursor (None | str | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        DeadLetter | Problem
+     """
+
+
+    return sync_detailed(
+        queue=queue,
+letter_id=letter_id,
+client=client,
+cursor=cursor,
+
+    ).parsed
+
+async def asyncio_detailed(
+    queue: str,
+    letter_id: str,
+    *,
+    client: AuthenticatedClient | Client,
+    cursor: None | str | Unset = UNSET,
+
+) -> Response[DeadLetter | Problem]:
+    """ Get one dead letter
+
+     Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before
+    it, at most
+    10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on.
+
+    Args:
+        queue (str):
+        letter_id (str):
+        cursor (None | str | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[DeadLetter | Problem]
+     """
+
+
+    kwargs = _get_kwargs(
+        queue=queue,
+letter_id=letter_id,
+cursor=cursor,
+
+    )
+
+    response = await client.get_async_httpx_client().request(
+        **kwargs
+    )
+
+    return _build_response(client=client, response=response)
+
+async def asyncio(
+    queue: str,
+    letter_id: str,
+    *,
+    client: AuthenticatedClient | Client,
+    cursor: None | str | Unset = UNSET,
+
+) -> DeadLetter | Problem | None:
+    """ Get one dead letter
+
+     Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before
+    it, at most
+    10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on.
+
+    Args:
+        queue (str):
+        letter_id (str):
+        cursor (None | str | Unset):
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        DeadLetter | Problem
+     """
+
+
+    return (await asyncio_detailed(
+        queue=queue,
+letter_id=letter_id,
+client=client,
+cursor=cursor,
+
+    )).parsed

@@ -1,0 +1,429 @@
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx
+
+from ...client import AuthenticatedClient, Client
+from ...types import Response, UNSET
+from ... import errors
+
+from ...models.draft import Draft
+from ...models.entry import Entry
+from ...models.envelope import Envelope
+from ...models.job import Job
+from ...models.problem import Problem
+from ...models.receipt import Receipt
+from ...types import UNSET, Unset
+from typing import cast
+
+
+
+def _get_kwargs(
+    queue: str,
+    *,
+    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    delay_seconds: float | Unset = UNSET,
+    ordering_key: str | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    broker_properties: str | Unset = UNSET,
+
+) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    if not isinstance(idempotency_key, Unset):
+        headers["Idempotency-Key"] = idempotency_key
+
+    if not isinstance(broker_properties, Unset):
+        headers["BrokerProperties"] = broker_properties
+
+
+
+    
+
+    params: dict[str, Any] = {}
+
+    params["delay_seconds"] = delay_seconds
+
+    params["ordering_key"] = ordering_key
+
+
+    params = {k: v for k, v in params.items() if v is not UNSET and v is not None}
+
+
+    _kwargs: dict[str, Any] = {
+        "method": "post",
+        "url": "/queues/{queue}/messages".format(queue=quote(str(queue), safe=""),),
+        "params": params,
+    }
+
+    if isinstance(body, Draft):
+        _kwargs["json"] = body.to_dict()
+
+        headers["Content-Type"] = "application/json"
+    if isinstance(body, Envelope):
+        _kwargs["json"] = body.to_dict()
+
+        headers["Content-Type"] = "application/vnd.babelqueue.envelope+json"
+    if isinstance(body, Entry):
+        _kwargs["json"] = body.to_dict()
+
+        headers["Content-Type"] = "application/vnd.babelqueue.entry+json"
+    if isinstance(body, Job):
+        _kwargs["json"] = body.to_dict()
+
+        headers["Content-Type"] = "application/openjobspec+json"
+
+    _kwargs["headers"] = headers
+    return _kwargs
+
+
+
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Problem | Receipt | None:
+    if response.status_code == 201:
+        response_201 = Receipt.from_dict(response.json())
+
+
+
+        return response_201
+
+    if response.status_code == 400:
+        response_400 = Problem.from_dict(response.json())
+
+
+
+        return response_400
+
+    if response.status_code == 401:
+        response_401 = Problem.from_dict(response.json())
+
+
+
+        return response_401
+
+    if response.status_code == 403:
+        response_403 = Problem.from_dict(response.json())
+
+
+
+        return response_403
+
+    if response.status_code == 404:
+        response_404 = Problem.from_dict(response.json())
+
+
+
+        return response_404
+
+    if response.status_code == 408:
+        response_408 = Problem.from_dict(response.json())
+
+
+
+        return response_408
+
+    if response.status_code == 409:
+        response_409 = Problem.from_dict(response.json())
+
+
+
+        return response_409
+
+    if response.status_code == 413:
+        response_413 = Problem.from_dict(response.json())
+
+
+
+        return response_413
+
+    if response.status_code == 415:
+        response_415 = Problem.from_dict(response.json())
+
+
+
+        return response_415
+
+    if response.status_code == 422:
+        response_422 = Problem.from_dict(response.json())
+
+
+
+        return response_422
+
+    if response.status_code == 429:
+        response_429 = Problem.from_dict(response.json())
+
+
+
+        return response_429
+
+    if response.status_code == 431:
+        response_431 = Problem.from_dict(response.json())
+
+
+
+        return response_431
+
+    if response.status_code == 500:
+        response_500 = Problem.from_dict(response.json())
+
+
+
+        return response_500
+
+    if response.status_code == 502:
+        response_502 = Problem.from_dict(response.json())
+
+
+
+        return response_502
+
+    if response.status_code == 503:
+        response_503 = Problem.from_dict(response.json())
+
+
+
+        return response_503
+
+    if response.status_code == 504:
+        response_504 = Problem.from_dict(response.json())
+
+
+
+        return response_504
+
+    if client.raise_on_unexpected_status:
+        raise errors.UnexpectedStatus(response.status_code, response.content)
+    else:
+        return None
+
+
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[Problem | Receipt]:
+    return Response(
+        status_code=HTTPStatus(response.status_code),
+        content=response.content,
+        headers=response.headers,
+        parsed=_parse_response(client=client, response=response),
+    )
+
+
+def sync_detailed(
+    queue: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    delay_seconds: float | Unset = UNSET,
+    ordering_key: str | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    broker_properties: str | Unset = UNSET,
+
+) -> Response[Problem | Receipt]:
+    """ Publish one message
+
+     The answer comes after the broker has durably accepted the message, never before. The body is a
+    draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
+    media type takes any of them; the types below are for clients that are generated.
+
+    Args:
+        queue (str):
+        delay_seconds (float | Unset):
+        ordering_key (str | Unset):
+        idempotency_key (str | Unset):
+        broker_properties (str | Unset):
+        body (Draft): The ordinary body of a publish: an envelope without its ids, time and
+            version, which the gateway adds, and options of the message, which do not become part of
+            its body.
+        body (Envelope): A BabelQueue envelope.
+        body (Entry): A full envelope, with options of the message, which do not become part of
+            its body.
+        body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
+            of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
+            server manages are ignored. `scheduled_at` delays the message.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[Problem | Receipt]
+     """
+
+
+    kwargs = _get_kwargs(
+        queue=queue,
+body=body,
+delay_seconds=delay_seconds,
+ordering_key=ordering_key,
+idempotency_key=idempotency_key,
+broker_properties=broker_properties,
+
+    )
+
+    response = client.get_httpx_client().request(
+        **kwargs,
+    )
+
+    return _build_response(client=client, response=response)
+
+def sync(
+    queue: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    delay_seconds: float | Unset = UNSET,
+    ordering_key: str | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    broker_properties: str | Unset = UNSET,
+
+) -> Problem | Receipt | None:
+    """ Publish one message
+
+     The answer comes after the broker has durably accepted the message, never before. The body is a
+    draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
+    media type takes any of them; the types below are for clients that are generated.
+
+    Args:
+        queue (str):
+        delay_seconds (float | Unset):
+        ordering_key (str | Unset):
+        idempotency_key (str | Unset):
+        broker_properties (str | Unset):
+        body (Draft): The ordinary body of a publish: an envelope without its ids, time and
+            version, which the gateway adds, and options of the message, which do not become part of
+            its body.
+        body (Envelope): A BabelQueue envelope.
+        body (Entry): A full envelope, with options of the message, which do not become part of
+            its body.
+        body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
+            of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
+            server manages are ignored. `scheduled_at` delays the message.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Problem | Receipt
+     """
+
+
+    return sync_detailed(
+        queue=queue,
+client=client,
+body=body,
+delay_seconds=delay_seconds,
+ordering_key=ordering_key,
+idempotency_key=idempotency_key,
+broker_properties=broker_properties,
+
+    ).parsed
+
+async def asyncio_detailed(
+    queue: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    delay_seconds: float | Unset = UNSET,
+    ordering_key: str | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    broker_properties: str | Unset = UNSET,
+
+) -> Response[Problem | Receipt]:
+    """ Publish one message
+
+     The answer comes after the broker has durably accepted the message, never before. The body is a
+    draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
+    media type takes any of them; the types below are for clients that are generated.
+
+    Args:
+        queue (str):
+        delay_seconds (float | Unset):
+        ordering_key (str | Unset):
+        idempotency_key (str | Unset):
+        broker_properties (str | Unset):
+        body (Draft): The ordinary body of a publish: an envelope without its ids, time and
+            version, which the gateway adds, and options of the message, which do not become part of
+            its body.
+        body (Envelope): A BabelQueue envelope.
+        body (Entry): A full envelope, with options of the message, which do not become part of
+            its body.
+        body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
+            of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
+            server manages are ignored. `scheduled_at` delays the message.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[Problem | Receipt]
+     """
+
+
+    kwargs = _get_kwargs(
+        queue=queue,
+body=body,
+delay_seconds=delay_seconds,
+ordering_key=ordering_key,
+idempotency_key=idempotency_key,
+broker_properties=broker_properties,
+
+    )
+
+    response = await client.get_async_httpx_client().request(
+        **kwargs
+    )
+
+    return _build_response(client=client, response=response)
+
+async def asyncio(
+    queue: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    delay_seconds: float | Unset = UNSET,
+    ordering_key: str | Unset = UNSET,
+    idempotency_key: str | Unset = UNSET,
+    broker_properties: str | Unset = UNSET,
+
+) -> Problem | Receipt | None:
+    """ Publish one message
+
+     The answer comes after the broker has durably accepted the message, never before. The body is a
+    draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
+    media type takes any of them; the types below are for clients that are generated.
+
+    Args:
+        queue (str):
+        delay_seconds (float | Unset):
+        ordering_key (str | Unset):
+        idempotency_key (str | Unset):
+        broker_properties (str | Unset):
+        body (Draft): The ordinary body of a publish: an envelope without its ids, time and
+            version, which the gateway adds, and options of the message, which do not become part of
+            its body.
+        body (Envelope): A BabelQueue envelope.
+        body (Entry): A full envelope, with options of the message, which do not become part of
+            its body.
+        body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
+            of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
+            server manages are ignored. `scheduled_at` delays the message.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Problem | Receipt
+     """
+
+
+    return (await asyncio_detailed(
+        queue=queue,
+client=client,
+body=body,
+delay_seconds=delay_seconds,
+ordering_key=ordering_key,
+idempotency_key=idempotency_key,
+broker_properties=broker_properties,
+
+    )).parsed

@@ -1,0 +1,201 @@
+""" Contains all the data models used in inputs/outputs """
+
+from .ack_request import AckRequest
+from .batch_result import BatchResult
+from .batch_result_omitted import BatchResultOmitted
+from .broker import Broker
+from .broker_circuit import BrokerCircuit
+from .broker_list import BrokerList
+from .broker_properties import BrokerProperties
+from .broker_state import BrokerState
+from .broker_state_circuit import BrokerStateCircuit
+from .capabilities import Capabilities
+from .capabilities_ack_scope import CapabilitiesAckScope
+from .capabilities_delivery_count import CapabilitiesDeliveryCount
+from .capabilities_ordering import CapabilitiesOrdering
+from .dead_letter import DeadLetter
+from .dead_letter_edit import DeadLetterEdit
+from .dead_letter_edit_body import DeadLetterEditBody
+from .dead_letter_edit_data import DeadLetterEditData
+from .dead_letter_filter import DeadLetterFilter
+from .dead_letter_filter_reason_type_0 import DeadLetterFilterReasonType0
+from .dead_letter_headers import DeadLetterHeaders
+from .dead_letter_page import DeadLetterPage
+from .dead_letter_record_type_0 import DeadLetterRecordType0
+from .defect import Defect
+from .delete_dead_letters_request import DeleteDeadLettersRequest
+from .draft import Draft
+from .draft_data import DraftData
+from .draft_headers import DraftHeaders
+from .draft_meta import DraftMeta
+from .draft_meta_lang import DraftMetaLang
+from .entry import Entry
+from .entry_headers import EntryHeaders
+from .entry_result import EntryResult
+from .envelope import Envelope
+from .envelope_data import EnvelopeData
+from .envelope_meta import EnvelopeMeta
+from .envelope_meta_lang import EnvelopeMetaLang
+from .extend_request import ExtendRequest
+from .failure import Failure
+from .idempotency_keys import IdempotencyKeys
+from .job import Job
+from .job_error import JobError
+from .job_meta import JobMeta
+from .list_dead_letters_reason_type_0 import ListDeadLettersReasonType0
+from .listed_queue import ListedQueue
+from .listed_queue_source import ListedQueueSource
+from .listed_queue_stored_as import ListedQueueStoredAs
+from .nack_request import NackRequest
+from .native_header import NativeHeader
+from .native_write import NativeWrite
+from .native_write_fields import NativeWriteFields
+from .native_write_headers import NativeWriteHeaders
+from .native_write_target import NativeWriteTarget
+from .peeked_list import PeekedList
+from .peeked_message import PeekedMessage
+from .peeked_message_envelope_type_0 import PeekedMessageEnvelopeType0
+from .peeked_message_headers import PeekedMessageHeaders
+from .policy import Policy
+from .policy_ordering_key import PolicyOrderingKey
+from .probe import Probe
+from .problem import Problem
+from .projection import Projection
+from .projection_envelope import ProjectionEnvelope
+from .projection_headers import ProjectionHeaders
+from .purge_request import PurgeRequest
+from .purge_result import PurgeResult
+from .purged import Purged
+from .queue import Queue
+from .queue_list import QueueList
+from .queue_stored_as import QueueStoredAs
+from .readyz_verbose import ReadyzVerbose
+from .receipt import Receipt
+from .receive_request import ReceiveRequest
+from .received import Received
+from .received_broker_properties import ReceivedBrokerProperties
+from .received_envelope import ReceivedEnvelope
+from .received_envelope_data import ReceivedEnvelopeData
+from .received_envelope_meta import ReceivedEnvelopeMeta
+from .received_message import ReceivedMessage
+from .received_message_headers import ReceivedMessageHeaders
+from .redrive_dead_letter_request import RedriveDeadLetterRequest
+from .redrive_failure import RedriveFailure
+from .redrive_job import RedriveJob
+from .redrive_job_list import RedriveJobList
+from .redrive_job_state import RedriveJobState
+from .redrive_request import RedriveRequest
+from .redrive_result import RedriveResult
+from .redriven_letter import RedrivenLetter
+from .reject_request import RejectRequest
+from .removal import Removal
+from .removal_result import RemovalResult
+from .settle_outcome import SettleOutcome
+from .settle_request import SettleRequest
+from .stats import Stats
+from .token_result import TokenResult
+from .token_result_action import TokenResultAction
+from .validate_message_mode import ValidateMessageMode
+from .warning import Warning_
+from .warning_code import WarningCode
+
+__all__ = (
+    "AckRequest",
+    "BatchResult",
+    "BatchResultOmitted",
+    "Broker",
+    "BrokerCircuit",
+    "BrokerList",
+    "BrokerProperties",
+    "BrokerState",
+    "BrokerStateCircuit",
+    "Capabilities",
+    "CapabilitiesAckScope",
+    "CapabilitiesDeliveryCount",
+    "CapabilitiesOrdering",
+    "DeadLetter",
+    "DeadLetterEdit",
+    "DeadLetterEditBody",
+    "DeadLetterEditData",
+    "DeadLetterFilter",
+    "DeadLetterFilterReasonType0",
+    "DeadLetterHeaders",
+    "DeadLetterPage",
+    "DeadLetterRecordType0",
+    "Defect",
+    "DeleteDeadLettersRequest",
+    "Draft",
+    "DraftData",
+    "DraftHeaders",
+    "DraftMeta",
+    "DraftMetaLang",
+    "Entry",
+    "EntryHeaders",
+    "EntryResult",
+    "Envelope",
+    "EnvelopeData",
+    "EnvelopeMeta",
+    "EnvelopeMetaLang",
+    "ExtendRequest",
+    "Failure",
+    "IdempotencyKeys",
+    "Job",
+    "JobError",
+    "JobMeta",
+    "ListDeadLettersReasonType0",
+    "ListedQueue",
+    "ListedQueueSource",
+    "ListedQueueStoredAs",
+    "NackRequest",
+    "NativeHeader",
+    "NativeWrite",
+    "NativeWriteFields",
+    "NativeWriteHeaders",
+    "NativeWriteTarget",
+    "PeekedList",
+    "PeekedMessage",
+    "PeekedMessageEnvelopeType0",
+    "PeekedMessageHeaders",
+    "Policy",
+    "PolicyOrderingKey",
+    "Probe",
+    "Problem",
+    "Projection",
+    "ProjectionEnvelope",
+    "ProjectionHeaders",
+    "Purged",
+    "PurgeRequest",
+    "PurgeResult",
+    "Queue",
+    "QueueList",
+    "QueueStoredAs",
+    "ReadyzVerbose",
+    "Receipt",
+    "Received",
+    "ReceivedBrokerProperties",
+    "ReceivedEnvelope",
+    "ReceivedEnvelopeData",
+    "ReceivedEnvelopeMeta",
+    "ReceivedMessage",
+    "ReceivedMessageHeaders",
+    "ReceiveRequest",
+    "RedriveDeadLetterRequest",
+    "RedriveFailure",
+    "RedriveJob",
+    "RedriveJobList",
+    "RedriveJobState",
+    "RedrivenLetter",
+    "RedriveRequest",
+    "RedriveResult",
+    "RejectRequest",
+    "Removal",
+    "RemovalResult",
+    "SettleOutcome",
+    "SettleRequest",
+    "Stats",
+    "TokenResult",
+    "TokenResultAction",
+    "ValidateMessageMode",
+    "Warning_",
+    "WarningCode",
+)

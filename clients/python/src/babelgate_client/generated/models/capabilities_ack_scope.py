@@ -1,0 +1,10 @@
+from typing import Literal
+
+CapabilitiesAckScope = Literal['anywhere', 'owner', 'owner_offset']
+
+CAPABILITIES_ACK_SCOPE_VALUES: set[CapabilitiesAckScope] = { 'anywhere', 'owner', 'owner_offset',  }
+
+def check_capabilities_ack_scope(value: str) -> CapabilitiesAckScope:
+    if value in CAPABILITIES_ACK_SCOPE_VALUES:
+        return value
+    raise TypeError(f"Unexpected value {value!r}. Expected one of {CAPABILITIES_ACK_SCOPE_VALUES!r}")

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, BinaryIO, TextIO, TYPE_CHECKING, Generator
+
+from attrs import define as _attrs_define
+from attrs import field as _attrs_field
+
+from ..types import UNSET, Unset
+
+from ..types import UNSET, Unset
+from typing import cast
+
+if TYPE_CHECKING:
+  from ..models.broker_properties import BrokerProperties
+  from ..models.draft_data import DraftData
+  from ..models.draft_headers import DraftHeaders
+  from ..models.draft_meta import DraftMeta
+
+
+
+
+
+T = TypeVar("T", bound="Draft")
+
+
+
+@_attrs_define
+class Draft:
+    """ The ordinary body of a publish: an envelope without its ids, time and version, which the gateway adds, and options
+    of the message, which do not become part of its body.
+
+        Attributes:
+            job (str): The kind of the message, as a URN.
+            data (DraftData): The payload; key order and number literals are preserved.
+            trace_id (str | Unset): By convention a UUID. Without it: a new one.
+            meta (DraftMeta | Unset): What a draft may say of its producer. The gateway adds the other members.
+            delay_seconds (float | Unset): Seconds until the message can be received; may be decimal; at most the broker's
+                `max_delay_seconds`. Without it: 0. The query parameter of this name, if given too, must be equal.
+            ordering_key (str | Unset): Messages with the same key are delivered in their order. A queue without order
+                refuses it, unless its route ignores it.
+            headers (DraftHeaders | Unset): Native headers of the message, where the broker supports them. They are no part
+                of the body.
+            idempotency_key (str | Unset): Publishes the message once, like the header `Idempotency-Key` of a single
+                publish: 1 to 255 printable ASCII characters.
+            broker_properties (BrokerProperties | Unset): Broker properties of Azure Service Bus, [by Microsoft's
+                names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties). A queue takes those in
+                its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the correlation
+                id, and `meta.id` the message id.
+     """
+
+    job: str
+    data: DraftData
+    trace_id: str | Unset = UNSET
+    meta: DraftMeta | Unset = UNSET
+    delay_seconds: float | Unset = UNSET
+    ordering_key: str | Unset = UNSET
+    headers: DraftHeaders | Unset = UNSET
+    idempotency_key: str | Unset = UNSET
+    broker_properties: BrokerProperties | Unset = UNSET
+
+
+
+
+
+    def to_dict(self) -> dict[str, Any]:
+        from ..models.broker_properties import BrokerProperties # noqa: PLC0415
+        from ..models.draft_data import DraftData # noqa: PLC0415
+        from ..models.draft_headers import DraftHeaders # noqa: PLC0415
+        from ..models.draft_meta import DraftMeta # noqa: PLC0415
+        job = self.job
+
+        data = self.data.to_dict()
+
+        trace_id = self.trace_id
+
+        meta: dict[str, Any] | Unset = UNSET
+        if not isinstance(self.meta, Unset):
+            meta = self.meta.to_dict()
+
+        delay_seconds = self.delay_seconds
+
+        ordering_key = self.ordering_key
+
+        headers: dict[str, Any] | Unset = UNSET
+        if not isinstance(self.headers, Unset):
+            headers = self.headers.to_dict()
+
+        idempotency_key = self.idempotency_key
+
+        broker_properties: dict[str, Any] | Unset = UNSET
+        if not isinstance(self.broker_properties, Unset):
+            broker_properties = self.broker_properties.to_dict()
+
+
+        field_dict: dict[str, Any] = {}
+
+        field_dict.update({
+            "job": job,
+            "data": data,
+        })
+        if trace_id is not UNSET:
+            field_dict["trace_id"] = trace_id
+        if meta is not UNSET:
+            field_dict["meta"] = meta
+        if delay_seconds is not UNSET:
+            field_dict["delay_seconds"] = delay_seconds
+        if ordering_key is not UNSET:
+            field_dict["ordering_key"] = ordering_key
+        if headers is not UNSET:
+            field_dict["headers"] = headers
+        if idempotency_key is not UNSET:
+            field_dict["idempotency_key"] = idempotency_key
+        if broker_properties is not UNSET:
+            field_dict["broker_properties"] = broker_properties
+
+        return field_dict
+
+
+
+    @classmethod
+    def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.broker_properties import BrokerProperties # noqa: PLC0415
+        from ..models.draft_data import DraftData # noqa: PLC0415
+        from ..models.draft_headers import DraftHeaders # noqa: PLC0415
+        from ..models.draft_meta import DraftMeta # noqa: PLC0415
+        d = dict(src_dict)
+        job = d.pop("job")
+
+        data = DraftData.from_dict(d.pop("data"))
+
+
+
+
+        trace_id = d.pop("trace_id", UNSET)
+
+        _meta = d.pop("meta", UNSET)
+        meta: DraftMeta | Unset
+        if isinstance(_meta,  Unset):
+            meta = UNSET
+        else:
+            meta = DraftMeta.from_dict(_meta)
+
+
+
+
+        delay_seconds = d.pop("delay_seconds", UNSET)
+
+        ordering_key = d.pop("ordering_key", UNSET)
+
+        _headers = d.pop("headers", UNSET)
+        headers: DraftHeaders | Unset
+        if isinstance(_headers,  Unset):
+            headers = UNSET
+        else:
+            headers = DraftHeaders.from_dict(_headers)
+
+
+
+
+        idempotency_key = d.pop("idempotency_key", UNSET)
+
+        _broker_properties = d.pop("broker_properties", UNSET)
+        broker_properties: BrokerProperties | Unset
+        if isinstance(_broker_properties,  Unset):
+            broker_properties = UNSET
+        else:
+            broker_properties = BrokerProperties.from_dict(_broker_properties)
+
+
+
+
+        draft = cls(
+            job=job,
+            data=data,
+            trace_id=trace_id,
+            meta=meta,
+            delay_seconds=delay_seconds,
+            ordering_key=ordering_key,
+            headers=headers,
+            idempotency_key=idempotency_key,
+            broker_properties=broker_properties,
+        )
+
+        return draft
+
