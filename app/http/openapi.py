@@ -211,8 +211,13 @@ def _parameter(parameter: Json) -> Json:
 
 
 def _named(schemas: Json) -> Json:
-    """Remove the suffix ``View``, which distinguishes a schema's class from a class of the gateway."""
-    return {name.removesuffix(_VIEW): schema for name, schema in schemas.items()}
+    """Names without the suffix ``View``, which only distinguishes them from classes of the gateway; descriptions of one
+    line."""
+    named = {name.removesuffix(_VIEW): dict(schema) for name, schema in schemas.items()}
+    for schema in named.values():
+        if "description" in schema:
+            schema["description"] = " ".join(schema["description"].split())
+    return named
 
 
 def _explicit(node: Any) -> Any:

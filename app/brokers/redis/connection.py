@@ -150,7 +150,8 @@ class PipelinedConnection(asyncio.Protocol):
             self._break("the connection is lost")
             return
         unsent, self._unsent = self._unsent, []
-        self._transport.writelines(unsent)
+        # writelines() of Python before 3.12.9 and 3.13.2 does not pause writing (CVE-2024-12254).
+        self._transport.write(b"".join(unsent))
 
     def _look(self) -> None:
         """Fail commands without a reply for ``reply_seconds``; break a connection without any reply for that long.
