@@ -1,23 +1,22 @@
 """The frames that a channel sends, as bytes. What arrives: :mod:`app.brokers.rabbitmq.incoming`.
 
-Publish, ack and nack are encoded here in a fraction of pamqp's time, see docs/adr/0014-amqp-frames.md. Header
-values that pamqp would change or refuse are kept: numbers of double precision, and texts that are not UTF-8. All other
-values of a table are encoded by pamqp.
+Publish, ack and nack are encoded here in a fraction of pamqp's time, see docs/adr/0014-amqp-frames.md. Headers:
+:mod:`app.brokers.rabbitmq.tables`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
 
 from pamqp import encode
 from pamqp.commands import Basic
 
 from app.brokers.projection import NativeHeader, NativeWrite
+from app.brokers.rabbitmq import tables
 from app.brokers.rabbitmq.incoming import BODY, END, FRAME, FRAME_OVERHEAD, HEADER, METHOD, PROPERTIES, properties_of
 from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage
 
@@ -30,13 +29,7 @@ _MANDATORY = b"\x01"
 _SETTLE = struct.Struct(">BHIHHQBB")
 _ACK, _NACK, _REQUEUE = 80, 120, 2
 _CONTENT, FLAGS = struct.Struct(">HHQ"), struct.Struct(">H")
-_LENGTH = struct.Struct(">I")
-_DOUBLE = struct.Struct(">d")
 _MOMENT = struct.Struct(">Q")
-# Whole numbers are written as int32 or int64, like most clients do. pamqp would take the smallest of nine types, and a
-# peer that expects an int32, as the Open Job Spec does for its attempts, would read a byte.
-_INT32, _INT64 = struct.Struct(">ci"), struct.Struct(">cq")
-_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 _TYPES = {b"S": "longstr", b"I": "int32", b"l": "int64", b"d": "double", b"t": "boolean", b"F": "table", b"A": "array"}
 """The types of header values by their octet: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
@@ -90,7 +83,9 @@ def projection(message: AddressedMessage, assigned: frozenset[str]) -> NativeWri
     if isinstance(found.timestamp, datetime):
         properties["timestamp"] = int(found.timestamp.timestamp())
     table = found.headers or {}
-    headers = {name: NativeHeader(_TYPES.get(_value(value)[:1], "other"), value) for name, value in table.items()}
+    headers = {
+        name: NativeHeader(_TYPES.get(tables.encoded_value(value)[:1], "other"), value) for name, value in table.items()
+    }
     target: dict[str, str | bool] = {
         "exchange": sent.exchange or "",
         "routing_key": sent.routing_key or "",
@@ -140,43 +135,10 @@ def encoded_properties(properties: Basic.Properties) -> bytes:
                 if copies in value and not isinstance(value[copies], list):
                     # The broker would close the channel, with everything that is in flight on it.
                     raise ValueError(f"the header {copies} is the broker's own: it names further queues")
-            parts.append(_table(value))
+            parts.append(tables.encoded(value))
         elif kind == "timestamp" and type(value) is datetime and value.tzinfo is UTC:
             parts.append(_MOMENT.pack(int(value.timestamp())))
         else:
             parts.append(encode.by_type(value, kind))
     parts[0] = FLAGS.pack(flags)
     return b"".join(parts)
-
-
-def _table(table: Mapping[str, Any]) -> bytes:
-    parts: list[bytes] = []
-    for name, value in table.items():
-        encoded = name.encode()
-        # Section 4.2.5.5 says 128, but RabbitMQ and its clients accept a short string; pamqp would truncate it.
-        if len(encoded) > SHORT_BYTES:
-            raise ValueError(f"the name of a header has more than {SHORT_BYTES} bytes")
-        parts += (_OCTETS[len(encoded)], encoded, _value(value))
-    return _sized(b"".join(parts))
-
-
-def _value(value: Any) -> bytes:
-    if isinstance(value, str):
-        return b"S" + _sized(value.encode())
-    if type(value) is int:
-        if _INT32_MIN <= value <= _INT32_MAX:
-            return _INT32.pack(b"I", value)
-        return _INT64.pack(b"l", value)
-    if isinstance(value, bytes):
-        return b"S" + _sized(value)
-    if isinstance(value, float):
-        return b"d" + _DOUBLE.pack(value)
-    if isinstance(value, dict):
-        return b"F" + _table(value)
-    if isinstance(value, list):
-        return b"A" + _sized(b"".join([_value(each) for each in value]))
-    return encode.encode_table_value(value)
-
-
-def _sized(payload: bytes) -> bytes:
-    return _LENGTH.pack(len(payload)) + payload

@@ -24,6 +24,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 from yarl import URL
 
+from app.brokers.rabbitmq import tables
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
@@ -311,8 +312,11 @@ def _ordinary(header: bytes) -> Basic.Properties:
         elif kind == "table":
             end = at + 4 + _LENGTH.unpack_from(header, at)[0]
             table = header[at + 4 : end]
-            # A copy, because its reader may change it.
-            value = dict(_table_of(table)) if len(table) <= _USUAL_BYTES else _table_of.__wrapped__(table)
+            try:
+                # A copy, because its reader may change it.
+                value = dict(_table_of(table)) if len(table) <= _USUAL_BYTES else _table_of.__wrapped__(table)
+            except KeyError:
+                value = tables.decoded(table)
         elif kind == "timestamp":
             end = at + 8
             seconds: int = _MOMENT.unpack_from(header, at)[0]
@@ -337,7 +341,8 @@ def _present(flags: int) -> Sequence[tuple[str, str]]:
 
 @lru_cache(_USUAL)
 def _table_of(data: bytes) -> Mapping[str, Any]:
-    """The table in ``data``, with values of the types that publishers use most. Most messages have the same."""
+    """The table in ``data``, with values of the types that publishers use most. Most messages have the same. Raises
+    KeyError for one with other types."""
     table: dict[str, Any] = {}
     at, end = 0, len(data)
     while at < end:

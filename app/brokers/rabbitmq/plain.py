@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,11 +97,11 @@ class PlainProfile:
         return AddressedMessage("", self.dead_queue, _properties(record), record.body)
 
     def read(self, native: NativeMessage) -> DecodedMessage:
-        """The text headers without the contract's; the count is ``x-attempts``, and ``carried`` the properties."""
+        """The headers without the contract's, as texts; the count is ``x-attempts``, and ``carried`` the properties."""
         table = native.properties.headers
         if not table:
             return DecodedMessage(native.body, NO_HEADERS, 0, native.properties)
-        headers = {name: value for name, value in table.items() if isinstance(value, str) and name not in _HIDDEN}
+        headers = texts_of(table.items())
         attempts = table.get("x-attempts")
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
             attempts = 0
@@ -125,6 +128,36 @@ def profile_of(name: str, options: OptionMap) -> PlainProfile:
     return PlainProfile(QueueDeclaration(name, confirmed(arguments)), QueueDeclaration(dead_name, UNLIMITED))
 
 
+def texts_of(table: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """The headers that a consumer gets: a null is none."""
+    visible = ((name, value) for name, value in table if name not in _HIDDEN)
+    return {name: value if isinstance(value, str) else _text(value) for name, value in visible if value is not None}
+
+
+def _text(value: Any) -> str:
+    """A header's value as a text. Bytes that are no UTF-8 are shown in Base64, tables and lists as JSON, and times as
+    ISO 8601."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes() | bytearray():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return b64encode(value).decode()
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_text)
+        case datetime():
+            return value.isoformat()
+    return str(value)
+
+
+def with_types(headers: Mapping[str, str], native: Mapping[str, Any]) -> dict[str, Any]:
+    """``headers``, of which those that were read with another type than text keep it unless their text has changed."""
+    typed = {name: value for name, value in native.items() if not isinstance(value, str) and name in headers}
+    return {**headers, **{name: value for name, value in typed.items() if _text(value) == headers[name]}}
+
+
 def foreign_properties(outgoing: Outgoing) -> Basic.Properties:
     """The properties of a message that is no envelope: those that it was read with, where it was on this broker.
 
@@ -141,7 +174,7 @@ def foreign_properties(outgoing: Outgoing) -> Basic.Properties:
         added = CONTRACT_HEADERS | OF_THE_JOURNEY
         found = (native.headers or {}).items()
         headers = {name: value for name, value in found if name not in added and not name.startswith("x-ojs-")}
-    headers.update(outgoing.headers)
+    headers.update(with_types(outgoing.headers, headers))
     made.headers = headers or None
     return made
 
@@ -203,7 +236,7 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
         properties.reply_to = carried.reply_to
         # Not the expiration, which would start again, nor the user id, which the broker compares with the login.
         properties.timestamp = carried.timestamp
-    headers.update(outgoing.headers)
+    headers.update(with_types(outgoing.headers, headers) if headers else outgoing.headers)
     for name in CONTRACT_HEADERS:
         headers.pop(name, None)
     failure = outgoing.failure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -152,15 +153,36 @@ OF_THE_BROKER: dict[str, Any] = {
 }
 
 
-def test_clients_see_texts_that_are_nobody_elses() -> None:
+def test_clients_see_headers_that_are_nobody_elses_as_texts() -> None:
     table = OF_THE_BROKER | {
         "traceparent": "00-1",
         "n": 1,
         "x-source-lang": "php",
         "x-schema-version": 1,
+        "nothing": None,
+        "utf-8": b"ok",
         "bytes": b"\xff",
+        "bool": True,
+        "time": datetime(2026, 1, 2, tzinfo=UTC),
+        "list": [1, {"d": Decimal("1.5"), "none": None}],
     }
-    assert PLAIN.read(native(Basic.Properties(headers=table))).headers == {"traceparent": "00-1"}
+    assert PLAIN.read(native(Basic.Properties(headers=table))).headers == {
+        "traceparent": "00-1",
+        "n": "1",
+        "utf-8": "ok",
+        "bytes": "/w==",
+        "bool": "true",
+        "time": "2026-01-02T00:00:00+00:00",
+        "list": '[1,{"d":"1.5","none":null}]',
+    }
+
+
+def test_a_copy_keeps_the_types_of_headers_whose_text_is_unchanged() -> None:
+    table: dict[str, Any] = {"n": 1, "list": [True], "edited": 2, "text": "a"}
+    read = PLAIN.read(native(Basic.Properties(headers=table), body()))
+    copy = PLAIN.message(Outgoing(body(), {**read.headers, "edited": "3"}, carried=read.carried))
+    headers = copy.properties.headers or {}
+    assert {name: headers[name] for name in table} == {"n": 1, "list": [True], "edited": "3", "text": "a"}
 
 
 def delivered() -> Basic.Properties:
@@ -224,7 +246,11 @@ def test_a_dead_letter_keeps_it_too() -> None:
 
 def test_a_dead_letter_is_read_as_it_rests() -> None:
     read = PLAIN.read_dead(native(delivered(), b'{"dead_letter":{}}'))
-    assert read.body == b'{"dead_letter":{}}' and read.headers == {"traceparent": "00-1"}
+    assert read.body == b'{"dead_letter":{}}' and read.headers == {
+        "traceparent": "00-1",
+        "n": "1",
+        "list": '["x"]',
+    }
 
 
 def test_a_queue_that_dead_letters_by_itself_has_its_dead_letter_queue() -> None:
