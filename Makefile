@@ -103,7 +103,7 @@ test-all-deps: test-deps
 	@command -v etcd >/dev/null || .ci/packages etcd-server
 	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
 		.ci/packages buildah podman runc uidmap mmdebstrap
-	$(BIN)/python -m tests.brokers.pulsar.clients.programs
+	$(BIN)/python -m tests.official.programs
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.helm
 	$(BIN)/python -m tests.harness.image

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from babelqueue.codec import EnvelopeCodec
 
-from tests.brokers.pulsar.clients.programs import COMPRESSIONS, LANGUAGES, Foreign, consuming, produce
 from tests.brokers.pulsar.harness import PulsarBroker
 from tests.brokers.pulsar.server import PulsarServer
-from tests.harness.world import JOB, Process, World, until
+from tests.harness.world import JOB, World
+from tests.official.programs import Foreign, Official
+from tests.suites.official import SharedQueue, by_number, number_of
+
+LANGUAGES = ("go", "java")
+COMPRESSIONS = {"go": ("NONE", "LZ4", "ZLIB", "ZSTD"), "java": ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")}
+"""The client for Go has no Snappy."""
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.slow]
 languages = pytest.mark.parametrize("language", LANGUAGES)
-
-LEAST_SHARED = 1_000
-"""Messages of a shared queue."""
 
 
 @pytest.fixture
@@ -35,12 +36,6 @@ async def world(server: PulsarServer, queue: str) -> AsyncIterator[World]:
     await made.close()
 
 
-def number(body: bytes) -> int:
-    """The number of an envelope of :func:`numbered`."""
-    found: int = json.loads(body)["data"]["n"]
-    return found
-
-
 def numbered(values: Sequence[int], text: str = "") -> list[dict[str, object]]:
     """Payloads with these numbers."""
     return [{"n": value, "text": text} for value in values]
@@ -55,15 +50,14 @@ async def test_a_client_reads_messages_copies_and_dead_letters(
     entry = {"envelope": {"job": JOB, "data": {"n": 0}}, "headers": {"shop-region": "eu ☕"}}
     await gateway.publish_body(json.dumps(entry).encode())
     await gateway.publish_all(numbered(range(1, 7)))
-    sent = {number(message.body): message for message in await gateway.take(7)}
+    sent = {number_of(message.body): message for message in await gateway.take(7)}
     assert await gateway.nack(sent[0], sent[1]) == [None] * 2
     assert await gateway.nack(*(sent[n] for n in range(2, 6)), failed=False) == [None] * 4
     assert await gateway.reject(sent[6]) == [None]
     await gateway.publish_all(numbered([7], "x" * 1_000_000))
-    async with consuming(language, address, queue) as consumer:
-        read = {number(each.payload): each for each in await consumer.take(7)}
-    async with consuming(language, address, f"{queue}.dlq") as consumer:
-        (letter,) = await consumer.take(1)
+    client = Official("pulsar", language, address)
+    read = by_number(await client.take(queue, 7))
+    (letter,) = await client.take(f"{queue}.dlq", 1)
     assert set(read) == {0, 1, 2, 3, 4, 5, 7}
     assert await gateway.is_empty()
     for n in range(2):
@@ -71,7 +65,7 @@ async def test_a_client_reads_messages_copies_and_dead_letters(
     for n in range(2, 6):
         assert read[n].payload == sent[n].body
     assert len(json.loads(read[7].payload)["data"]["text"]) == 1_000_000
-    assert read[0].properties["shop-region"] == "eu ☕"
+    assert read[0].headers["shop-region"] == "eu ☕"
     dead = json.loads(letter.payload)
     assert dead.pop("dead_letter")["reason"] == "failed"
     assert dead == json.loads(sent[6].body)
@@ -88,42 +82,25 @@ async def test_the_gateway_reads_the_batches_of_a_client(
     assert await gateway.receive() == []
     made = [EnvelopeCodec.make(JOB, {"n": n, "text": "ab" * n * 100}, queue=queue) for n in range(25)]
     messages = [
-        Foreign(EnvelopeCodec.encode(each).encode(), {"n": str(n)}, f"key-{n % 3}") for n, each in enumerate(made)
+        Foreign(EnvelopeCodec.encode(each).encode(), {"n": str(n)}, {"key": f"key-{n % 3}"})
+        for n, each in enumerate(made)
     ]
-    await produce(language, address, queue, compression, messages)
+    await Official("pulsar", language, address).produce(queue, *messages, more=[compression])
     got = await gateway.take(25)
     assert [message.body for message in got] == [each.payload for each in messages]
-    assert [message.headers["n"] for message in got] == [each.properties["n"] for each in messages]
+    assert [message.headers["n"] for message in got] == [each.headers["n"] for each in messages]
     assert await gateway.ack(*got) == [None] * 25
     assert await gateway.is_empty()
 
 
-@languages
-async def test_a_client_and_two_gateways_share_a_queue(world: World, address: str, queue: str, language: str) -> None:
-    """Each message is consumed once. A client that takes a message for corrupt acknowledges it, and it is lost."""
-    gateways = [await world.process(), await world.process()]
-    seen: list[int] = []
-    count = 0
+class TestShared(SharedQueue):
+    """A client that takes a message for corrupt acknowledges it, and it is lost."""
 
-    async def consume(gateway: Process) -> None:
-        while True:
-            messages = await gateway.ready(10, 1)
-            assert await gateway.ack(*messages) == [None] * len(messages)
-            seen.extend(number(message.body) for message in messages)
+    @pytest.fixture(params=LANGUAGES)
+    def language(self, request: pytest.FixtureRequest) -> str:
+        language: str = request.param
+        return language
 
-    async def all_are_consumed() -> bool:
-        return len(seen) + len(consumer.messages) >= count
-
-    async with consuming(language, address, queue) as consumer:
-        consuming_too = [asyncio.create_task(consume(gateway)) for gateway in gateways]
-        try:
-            while count < LEAST_SHARED or min(len(seen), len(consumer.messages)) < 100:
-                await gateways[0].publish_all(numbered(range(count, count + 100)))
-                count += 100
-                await until(all_are_consumed)
-        finally:
-            for task in consuming_too:
-                task.cancel()
-            await asyncio.wait(consuming_too)
-    theirs = [number(each.payload) for each in consumer.messages]
-    assert sorted(seen + theirs) == list(range(count))
+    @pytest.fixture
+    def client(self, address: str, language: str) -> Official:
+        return Official("pulsar", language, address)
