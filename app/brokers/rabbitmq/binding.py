@@ -28,11 +28,12 @@ from app.brokers.rabbitmq.errors import reason_of, translate
 from app.brokers.rabbitmq.isolation import IsolatedChannels
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
-from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage, Topology
+from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from app.brokers.rabbitmq.receive import QueueReceivers
 from app.brokers.rabbitmq.settle import ChannelSettler
 from app.brokers.rabbitmq.stats import StatsChannel
+from app.brokers.rabbitmq.tables import SHORT_BYTES
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from app.brokers.rabbitmq.warnings import queue_warnings, warnings_of

@@ -18,7 +18,8 @@ from pamqp.commands import Basic
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.rabbitmq import tables
 from app.brokers.rabbitmq.incoming import BODY, END, FRAME, FRAME_OVERHEAD, HEADER, METHOD, PROPERTIES, properties_of
-from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage
+from app.brokers.rabbitmq.profile import AddressedMessage
+from app.brokers.rabbitmq.tables import SHORT_BYTES
 
 _COPIES = ("CC", "BCC")
 """Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""

@@ -18,7 +18,6 @@ from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
     EXPIRED_HEADER,
-    SHORT_BYTES,
     UNLIMITED,
     AddressedMessage,
     DecodedMessage,
@@ -28,6 +27,7 @@ from app.brokers.rabbitmq.profile import (
     confirmed,
     read_quorum_limit,
 )
+from app.brokers.rabbitmq.tables import SHORT_BYTES
 
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
 """The headers of the contract. They are written from the body; other values under these names are ignored."""

@@ -58,9 +58,6 @@ class Topology:
     bindings: Sequence[BindingDeclaration] = ()
 
 
-SHORT_BYTES = 255
-"""The longest short string, such as a property, an exchange or a routing key (AMQP 0-9-1, section 4.2.5.3)."""
-
 EXPIRED_HEADER = "x-babelgate-expired"
 """Marks a copy of a message of which a lease expired. A message without failures loses the mark."""
 

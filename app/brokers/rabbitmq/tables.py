@@ -9,28 +9,29 @@ from typing import Any
 
 from pamqp import decode, encode
 
-from app.brokers.rabbitmq.profile import SHORT_BYTES
+SHORT_BYTES = 255
+"""The longest short string, such as a property, an exchange or a routing key (AMQP 0-9-1, section 4.2.5.3)."""
 
 
-class Whole(int):
+class SizedInt(int):
     """A whole number whose type is another than int32 or int64. ``kind``: its octet."""
 
     kind: int
 
 
-class Single(float):
+class SizedFloat(float):
     """A number of single precision. ``kind``: the octet of its type."""
 
     kind: int
 
 
-_NUMBERS: Mapping[int, tuple[type[Whole | Single], struct.Struct]] = {
-    ord("b"): (Whole, struct.Struct(">b")),
-    ord("B"): (Whole, struct.Struct(">B")),
-    ord("s"): (Whole, struct.Struct(">h")),
-    ord("u"): (Whole, struct.Struct(">H")),
-    ord("i"): (Whole, struct.Struct(">I")),
-    ord("f"): (Single, struct.Struct(">f")),
+_NUMBERS: Mapping[int, tuple[type[SizedInt | SizedFloat], struct.Struct]] = {
+    ord("b"): (SizedInt, struct.Struct(">b")),
+    ord("B"): (SizedInt, struct.Struct(">B")),
+    ord("s"): (SizedInt, struct.Struct(">h")),
+    ord("u"): (SizedInt, struct.Struct(">H")),
+    ord("i"): (SizedInt, struct.Struct(">I")),
+    ord("f"): (SizedFloat, struct.Struct(">f")),
 }
 """Types of numbers that publishers use rarely: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
 
@@ -101,7 +102,7 @@ def encoded_value(value: Any) -> bytes:
         if _INT32_MIN <= value <= _INT32_MAX:
             return _INT32.pack(b"I", value)
         return _INT64.pack(b"l", value)
-    if isinstance(value, Whole | Single):
+    if isinstance(value, SizedInt | SizedFloat):
         return bytes((value.kind,)) + _NUMBERS[value.kind][1].pack(value)
     if isinstance(value, bytes):
         return b"S" + _sized(value)

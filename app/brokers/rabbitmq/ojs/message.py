@@ -12,7 +12,8 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
-from app.brokers.rabbitmq.profile import EXPIRED_HEADER, SHORT_BYTES, NativeMessage
+from app.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
+from app.brokers.rabbitmq.tables import SHORT_BYTES
 from app.clock import milliseconds
 from app.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
 from app.ojs.terms import timestamp
