@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.connection import Number, as_json, connects
-from app.cli.output import REFUSED, complain, print_json, print_json_text, say
+from app.cli.output import REFUSED, block, complain, fits, print_json, print_json_text, say
 from app.terminal import printable
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ LONG_POLL_SECONDS = 20
 TAIL_SECONDS = 1.0
 REMEMBERED = 100_000
 """Messages that ``tail`` knows again, so that it prints each one once."""
+_HEADS = ("ID", "ATTEMPTS", "JOB", "DATA")
 _COLUMNS = "{:<36}  {:>8}  {:<32}  {}"
 
 envelopes = click.option("--envelope", "bare", is_flag=True, help="Print only the envelopes, as JSON.")
@@ -250,23 +250,36 @@ def _complain_of_failures(answer: Mapping[str, Any], start: int) -> None:
 
 
 class _Printer:
-    """Prints messages: as JSON, as bare envelopes, or as rows for people, with the heads before the first one."""
+    """Prints messages: as JSON, as bare envelopes, or as rows for people, with the heads before the first one. From the
+    first message on that is wider than the terminal, messages are blocks instead of rows."""
 
     def __init__(self, bare: bool, as_json: bool) -> None:
         self._bare = bare
-        self._rows = not bare and not as_json
-        self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-        self._headed = False
+        self._for_people = not bare and not as_json
+        self._shown = 0
+        self._in_blocks = False
 
     def show(self, message: ShownMessage) -> None:
-        """Print one message on one line."""
-        if self._rows:
-            if not self._headed:
-                self._headed = True
-                say(_COLUMNS.format("ID", "ATTEMPTS", "JOB", "DATA"))
-            say(printable(_COLUMNS.format(*message.row()))[: self._width])
+        """Print the whole message: on one line, or as a block."""
+        if not self._for_people:
+            print_json_text(message.envelope if self._bare else message.text)
             return
-        print_json_text(message.envelope if self._bare else message.text)
+        cells = message.row()
+        row = printable(_COLUMNS.format(*cells))
+        self._in_blocks = self._in_blocks or not fits([row])
+        if self._in_blocks:
+            if self._shown:
+                say()
+            *heads, data = _HEADS
+            block(heads, cells[:-1])
+            say(f"{data.lower()}:")
+            # The terminal breaks its lines, so that it can be copied as one.
+            say(cells[-1])
+        else:
+            if not self._shown:
+                say(_COLUMNS.format(*_HEADS))
+            say(row)
+        self._shown += 1
 
     def flush(self) -> None:
         """Hand what was printed to its reader. An error means that nobody reads it."""

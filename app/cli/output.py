@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,9 +49,58 @@ def print_json_text(text: bytes) -> None:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns, with a dash for None."""
-    for line in aligned([heads, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]):
+    """Print aligned columns, with a dash for None. On a terminal that is too narrow: a block for each row."""
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    lines = aligned([heads, *cells])
+    if fits(lines):
+        for line in lines:
+            click.echo(line)
+        return
+    for number, row in enumerate(cells):
+        if number:
+            say()
+        block(heads, row)
+
+
+def block(heads: Sequence[str], cells: Sequence[str]) -> None:
+    """Print one row of a table as a line for each cell, with the head of its column in lower case."""
+    for head, cell in zip(heads, cells, strict=True):
+        say_wrapped(f"{head.lower()}: {cell}")
+
+
+def say_wrapped(text: str, indent: int = 0) -> None:
+    """Print ``text`` to standard output, on a terminal in lines of whole words. Further lines are indented by two more
+    spaces than the first one."""
+    begin = " " * indent
+    width = _columns()
+    if len(text) + indent <= width:
+        say(begin + text)
+        return
+    lines = textwrap.wrap(
+        printable(text),
+        width,
+        initial_indent=begin,
+        subsequent_indent=begin + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    for line in lines:
         click.echo(line)
+
+
+def fits(lines: Iterable[str]) -> bool:
+    """Whether each of ``lines`` has a line of the terminal; always if standard output is none."""
+    width = _columns()
+    if width == sys.maxsize:
+        return True
+    from rich.cells import cell_len
+
+    return all(cell_len(line) <= width for line in lines)
+
+
+def _columns() -> int:
+    """The width of the terminal; without bound if standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -67,7 +118,7 @@ def fields(values: Mapping[str, Any], indent: int = 0) -> None:
             fields(value, indent + 2)
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            say(f"{' ' * indent}{name}: {text}")
+            say_wrapped(f"{name}: {text}", indent)
 
 
 @contextmanager

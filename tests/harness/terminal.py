@@ -9,6 +9,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -74,10 +75,11 @@ def terminal(*arguments: str, environ: Mapping[str, str], directory: Path) -> It
         os.close(master)
 
 
-def output_of(*arguments: str, environ: Mapping[str, str]) -> bytes:
-    """The bytes that ``babelgate ARGUMENTS`` writes to a terminal until it ends, with exactly these environment
-    variables and without any input."""
+def output_of(*arguments: str, environ: Mapping[str, str], columns: int = 80) -> bytes:
+    """The bytes that ``babelgate ARGUMENTS`` writes to a terminal of this width until it ends, with exactly these
+    environment variables and without any input."""
     master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, columns))
     screen = Path(os.ttyname(slave))
     written = b""
     try:
