@@ -11,6 +11,7 @@ from typing import Any
 from app.brokers.binding import Binding
 from app.clock import Clock
 from app.errors import ConfigError
+from app.extras import how_to_install
 
 _SYSTEMS = {"sqs": "aws_sqs", "artemis": "activemq"}
 """Artemis is Apache ActiveMQ Artemis, and OpenTelemetry's registry has one name for both brokers of ActiveMQ. The
@@ -105,14 +106,14 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Bi
     wanted = driver(name, url)
     try:
         binding: Binding = importlib.import_module(wanted.module).connect(name, url, options, clock)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
+        # The client for Azure says so itself where a library that it needs is missing.
         if wanted.extra is None or (error.name or "").startswith("app."):
             raise
-        reason = f"the client is not installed: pip install 'babelgate[{wanted.extra}]'"
-        raise ConfigError(key=f"brokers.{name}", reason=reason) from None
+        reason = f"the client is not installed: {how_to_install(wanted.extra)}"
+        raise ConfigError(key=f"brokers.{name}", reason=reason, extra=wanted.extra) from None
     except ConfigError as error:
         key = str(error.key)
-        raise ConfigError(
-            key=key if key.startswith("brokers.") else f"brokers.{name}.{key}", reason=error.reason
-        ) from None
+        place = key if key.startswith("brokers.") else f"brokers.{name}.{key}"
+        raise ConfigError(**error.facts | {"key": place}) from None
     return binding

@@ -17,7 +17,7 @@ import click
 from app.errors import ConfigError
 from app.terminal import printable, unguarded
 
-REFUSED, UNREACHABLE, INTERRUPTED = 1, 3, 130
+REFUSED, NOT_INSTALLED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 _ONE_LINE = bytes.maketrans(b"\n\r\t", b"   ")
 """JSON escapes these characters in strings, so that they occur between tokens only."""
 
@@ -123,7 +123,8 @@ def fields(values: Mapping[str, Any], indent: int = 0) -> None:
 
 @contextmanager
 def configuration_errors(file: Path | None, options: Collection[str] = ()) -> Iterator[None]:
-    """Print each bad key of the configuration with its reason and where it was set, and exit with 1.
+    """Print each bad key of the configuration with its reason and where it was set, and exit with 1; with 2 if it needs
+    an extra that is not installed.
 
     ``options``: the keys that the command line has set.
     """
@@ -135,7 +136,7 @@ def configuration_errors(file: Path | None, options: Collection[str] = ()) -> It
         for key, reason in error.facts.get("problems", [(error.key, error.reason)]):
             place = place_of(key, file, os.environ, options)
             complain(f"{key}: {reason} ({place})" if place is not None else f"{key}: {reason}")
-        sys.exit(REFUSED)
+        sys.exit(NOT_INSTALLED if "extra" in error.facts else REFUSED)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from app import __version__
 from app.errors import ConfigError
+from app.extras import how_to_install
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -120,5 +121,6 @@ def _exporter_class(signal: Signal, variable: str, environ: Mapping[str, str]) -
     try:
         module = importlib.import_module(f"opentelemetry.exporter.otlp.proto.{package}.{_MODULES[signal]}")
     except ModuleNotFoundError:
-        raise ConfigError(key=variable, reason="OTLP is not installed: pip install 'babelgate[otlp]'") from None
+        reason = f"OTLP is not installed: {how_to_install('otlp')}"
+        raise ConfigError(key=variable, reason=reason, extra="otlp") from None
     return getattr(module, _CLASSES[signal])

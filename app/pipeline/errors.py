@@ -11,6 +11,12 @@ class JobFailed(click.ClickException):
     exit_code = 1
 
 
+class ExtraMissing(click.ClickException):
+    """A library of an extra is not installed: exit code 2."""
+
+    exit_code = 2
+
+
 class QualityBroken(click.ClickException):
     """The job finished, but the data missed the given quality threshold: exit code 3."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.architecture.sources import belongs, binding_family, imports, modules
 
 LAYERS: list[tuple[str, ...]] = [
-    ("app.errors", "app.clock", "app.jsontext", "app.masking", "app.schematext", "app.terminal"),
+    ("app.errors", "app.clock", "app.extras", "app.jsontext", "app.masking", "app.schematext", "app.terminal"),
     ("app.runtime", "app.envelope"),
     ("app.ojs", "app.observe"),
     ("app.brokers",),
@@ -25,6 +25,7 @@ PIPELINE_KNOWS = (
     "app.pipeline",
     "app.envelope",
     "app.errors",
+    "app.extras",
     "app.jsontext",
     "app.terminal",
     "app.observe.journal.record",

@@ -29,7 +29,7 @@ from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.servicebus.admin import EntityLimits, ServiceBusAdmin
-from app.brokers.servicebus.client import ServiceBusConnections
+from app.brokers.servicebus.client import ServiceBusConnections, check_credentials
 from app.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, description_of
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.locks import QueueLocks, details_of
@@ -70,7 +70,8 @@ _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> ServiceBusBinding:
     """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
     timeout_seconds, others = timeout_of(options)
-    return ServiceBusBinding(name, settings_of(url, others), clock, timeout_seconds)
+    check_credentials(settings := settings_of(url, others))
+    return ServiceBusBinding(name, settings, clock, timeout_seconds)
 
 
 def _queue(queue: NativeQueue) -> ServiceBusQueue:

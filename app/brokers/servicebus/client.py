@@ -16,6 +16,7 @@ from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from app.brokers.servicebus.errors import HARMLESS, translate
 from app.brokers.servicebus.url import ServiceBusSettings
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.extras import how_to_install, missing
 from app.runtime.background import BackgroundTasks, error_seen
 from app.runtime.cache import make_room
 
@@ -352,11 +353,15 @@ def _mend(client: Any) -> None:
     client._create_handler = create_handler
 
 
+def check_credentials(settings: ServiceBusSettings) -> None:
+    """Raise ConfigError if ``settings`` need credentials of Microsoft Entra ID, and their extra is not installed."""
+    if settings.connection_string is None and missing(["azure.identity"]):
+        reason = f"credentials of Microsoft Entra ID need another client: {how_to_install('azure')}"
+        raise ConfigError(key="url", reason=reason, extra="azure")
+
+
 def default_credential() -> Any:
-    """Credentials of Microsoft Entra ID, as the environment has them. Raises ConfigError without the extra."""
-    try:
-        from azure.identity.aio import DefaultAzureCredential
-    except ModuleNotFoundError:
-        reason = "credentials of Microsoft Entra ID need another client: pip install 'babelgate[azure]'"
-        raise ConfigError(key="url", reason=reason) from None
+    """Credentials of Microsoft Entra ID, as the environment has them."""
+    from azure.identity.aio import DefaultAzureCredential
+
     return DefaultAzureCredential()

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import zstandard
 
 from app.errors import ConfigError
+from app.extras import how_to_install
 from app.masking import mask_url
 from app.observe.journal.record import COMPRESSED, PART
 from app.observe.journal.segments import sync
@@ -163,5 +164,5 @@ def _fsspec(url: str) -> Any:
     try:
         return importlib.import_module("fsspec")
     except ImportError:
-        reason = f"{mask_url(url)} needs the package fsspec: install babelgate[journal]"
-        raise ConfigError(key=_KEY, reason=reason) from None
+        reason = f"{mask_url(url)} needs the package fsspec: {how_to_install('journal')}"
+        raise ConfigError(key=_KEY, reason=reason, extra="journal") from None

@@ -26,8 +26,8 @@ COMMANDS: tuple[click.Command, ...] = (
 def pipeline() -> None:
     """Spark jobs over messages that passed through the gateway: validate, measure, send again.
 
-    Exit codes: 0 success, 1 the job failed, 2 wrong usage, 3 the data missed a quality threshold, 4 only a part was
-    done.
+    Exit codes: 0 success, 1 the job failed, 2 wrong usage or a library that is not installed, 3 the data missed a
+    quality threshold, 4 only a part was done.
     """
 
 

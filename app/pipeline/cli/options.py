@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from app.pipeline.spark.launch import Launch
+from app.pipeline.spark.launch import Launch, require_spark
 
 DATE = click.DateTime(["%Y-%m-%d"])
 
@@ -43,6 +43,7 @@ def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
         if summary is not None and not summary.absolute().parent.is_dir():
             # Check now, because the file is written only at the end.
             raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
+        require_spark()
         command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
 
     for option in (

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from datetime import date
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -15,7 +14,7 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.journal.reader import require_journal
 from app.pipeline.report.figures import Figures, as_csv, as_json
 from app.pipeline.spark.console import progress, summarize
-from app.pipeline.spark.launch import Launch
+from app.pipeline.spark.launch import Launch, require_spark
 from app.pipeline.storage.datasets import DatasetStore, require
 
 
@@ -28,9 +27,8 @@ def report(
 
     began = time.monotonic()
     forms: dict[str, Callable[[Figures], bytes]] = {"html": as_html, "json": as_json, "csv": as_csv}
-    missing = [name for name in ("jinja2", "vl_convert") if find_spec(name) is None]
-    if form == "html" and missing:
-        raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
+    if form == "html":
+        require_spark("jinja2", "vl_convert")
     require_journal(root)
     require(root, "throughput", "run `babelgate pipeline metrics` first")
     with launch.spark("report") as spark, progress(spark, "report"):

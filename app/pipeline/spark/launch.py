@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.pipeline.errors import JobFailed
+from app.extras import how_to_install, missing
+from app.pipeline.errors import ExtraMissing, JobFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +63,12 @@ class Launch:
                 log.unlink()
 
 
+def require_spark(*modules: str) -> None:
+    """Raise ExtraMissing, with the remedy, unless ``modules`` (by default what every job needs) are installed here."""
+    if lacking := missing(modules or ("pyspark", "py4j", "pyarrow", "pandas")):
+        raise ExtraMissing(f"not installed here: {lacking}; {how_to_install('spark')}")
+
+
 def explain(error: BaseException) -> str | None:
     """One line about an error of Spark, Java or an executor; None for any other error, which needs its stack trace."""
     from py4j.protocol import Py4JError, Py4JNetworkError
@@ -77,8 +84,8 @@ def explain(error: BaseException) -> str | None:
     lacking = _LACKING.search(text)
     if lacking:
         return (
-            f"The executors' Python lacks the module {lacking[1]!r}. Install what the workers need there "
-            "(pip install 'babelgate[spark]'), or name another Python with PYSPARK_PYTHON."
+            f"The executors' Python lacks the module {lacking[1]!r}. Install what the workers need there: "
+            f"{how_to_install('spark')}; or name another Python with PYSPARK_PYTHON."
         )
     no_python = _NO_PYTHON.search(text)
     if no_python:

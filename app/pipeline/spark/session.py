@@ -13,12 +13,12 @@ import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import app
 from app.pipeline.errors import JobFailed
+from app.pipeline.spark.launch import require_spark
 from app.terminal import guarded, unguarded
 
 if TYPE_CHECKING:
@@ -52,10 +52,8 @@ _LOCAL = {
 
 
 def check_environment() -> None:
-    """Check that Spark, its libraries and Java are installed. Raises JobFailed with the remedy."""
-    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
-    if missing:
-        raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
+    """Check that Spark, its libraries and Java are installed. Raises ExtraMissing or JobFailed, with the remedy."""
+    require_spark()
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
     if java is None:

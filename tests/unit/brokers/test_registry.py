@@ -103,7 +103,10 @@ try:
 except ConfigError as error:
     print(error)
 """
-    assert run(print_error).strip() == "brokers.cache: the client is not installed: pip install 'babelgate[redis]'"
+    assert run(print_error).strip() == (
+        "brokers.cache: the client is not installed: "
+        "install the extra redis with pip install '.[redis]' in the folder of babelgate's source"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Each command that needs an extra, without it: one line that says what to install, and exit status 2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.brokers.registry import SCHEMES
+from app.pipeline.cli.main import COMMANDS
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+MODULES = {
+    "redis": ("redis", "hiredis"),
+    "rabbitmq": ("aio_pika", "aiormq", "pamqp"),
+    "sqs": ("aioboto3", "aiobotocore", "botocore", "aiohttp"),
+    "servicebus": ("azure.servicebus", "aiohttp"),
+    "azure": ("azure.identity",),
+    "kafka": ("confluent_kafka",),
+    "pulsar": ("google_crc32c",),
+    "artemis": ("proton", "cproton"),
+    "otlp": ("opentelemetry.exporter",),
+    "journal": ("fsspec", "s3fs"),
+    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "jinja2", "vl_convert"),
+}
+"""What each extra installs."""
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+
+GONE = {gone!r}
+
+
+class Remaining:
+    # A PathFinder for which these modules are not there.
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        is_gone = any(name == each or name.startswith(each + ".") for each in GONE)
+        return None if is_gone else PathFinder.find_spec(name, path, target)
+
+
+sys.meta_path[:] = [Remaining if each is PathFinder else each for each in sys.meta_path]
+"""
+"""The sitecustomize of a Python in which modules are not installed."""
+URLS = {
+    "sqs": "sqs://eu-central-1",
+    "sqs+http": "sqs+http://127.0.0.1:1/?region=eu-central-1",
+    "servicebus": {
+        "url": "servicebus://",
+        "connection_string": "Endpoint=sb://example.net/;SharedAccessKeyName=a;SharedAccessKey=c2VjcmV0",
+    },
+}
+"""A broker whose URL is not only a host and a port."""
+LAKE = ["--lake", "lake"]
+TARGET = [*LAKE, "--url", "http://127.0.0.1:1"]
+PIPELINE = {
+    "validate": ["in", *LAKE],
+    "ingest": ["in", *LAKE],
+    "compact": LAKE,
+    "metrics": LAKE,
+    "report": [*LAKE, "--output", "report.html"],
+    "message": ["id", *LAKE],
+    "trace": ["id", *LAKE],
+    "redrive": TARGET,
+    "replay": TARGET,
+    "backfill": ["in", *TARGET],
+}
+
+
+class Without:
+    """Runs commands in ``directory`` without the modules of one extra."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def told(self, extra: str, *arguments: str, config: object = None, **variables: str) -> str:
+        """The only line that the command prints, after checking that it says what to install."""
+        (self._directory / "sitecustomize.py").write_text(WITHOUT.format(gone=MODULES[extra]))
+        (self._directory / "babelgate.yaml").write_text(yaml.safe_dump(config or {}))
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("BABELGATE_", "OTEL_", "AWS_"))}
+        environ |= {"PYTHONPATH": f"{self._directory}:{ROOT}"} | variables
+        command = [sys.executable, "-m", "app", *arguments]
+        done = subprocess.run(
+            command, cwd=self._directory, env=environ, capture_output=True, text=True, timeout=100, check=False
+        )
+        assert done.stderr.count("\n") == 1, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert (done.returncode, done.stdout) == (2, ""), line
+        assert f"install the extra {extra} with pip install '.[{extra}]' in the folder of babelgate's source" in line
+        return line
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Without:
+    return Without(tmp_path)
+
+
+def test_each_extra_has_its_modules_here() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert MODULES.keys() == project["optional-dependencies"].keys() - {"dev"}
+    assert PIPELINE.keys() == {command.name for command in COMMANDS}
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+@pytest.mark.parametrize("scheme", [scheme for scheme, driver in SCHEMES.items() if driver.extra is not None])
+def test_a_broker(without: Without, scheme: str, command: str) -> None:
+    extra = SCHEMES[scheme].extra
+    assert extra is not None
+    url = URLS.get(scheme, f"{scheme}://127.0.0.1:1")
+    config = {"brokers": {"main": url}, "default": {"broker": "main"}, "port": 0}
+    line = without.told(extra, command, "--config", "babelgate.yaml", config=config)
+    assert line.startswith("brokers.main: the client is not installed: ")
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_credentials_of_entra_id(without: Without, command: str) -> None:
+    config = {"brokers": {"main": "servicebus://example.servicebus.windows.net"}, "default": {"broker": "main"}}
+    line = without.told("azure", command, "--config", "babelgate.yaml", config=config)
+    assert line.startswith("brokers.main.url: credentials of Microsoft Entra ID need ")
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_otlp(without: Without, command: str) -> None:
+    line = without.told("otlp", command, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1")
+    assert "OTLP is not installed: " in line
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_a_landing_place_elsewhere(without: Without, command: str) -> None:
+    config = {"journal": {"landing": "s3://bucket/journal"}, "port": 0}
+    line = without.told("journal", command, "--config", "babelgate.yaml", config=config)
+    assert "needs the package fsspec: " in line
+
+
+@pytest.mark.parametrize("command", PIPELINE)
+def test_a_job_on_spark(without: Without, command: str) -> None:
+    line = without.told("spark", "pipeline", command, *PIPELINE[command])
+    assert line.startswith("Error: not installed here: pyspark, py4j, pyarrow, pandas; ")
+
+
+def test_the_page_of_a_report(without: Without, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODULES, "spark", ("jinja2", "vl_convert"))
+    line = without.told("spark", "pipeline", "report", *PIPELINE["report"])
+    assert line.startswith("Error: not installed here: jinja2, vl_convert; ")
