@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from app.extras import how_to_install, missing
+
 
 class JobFailed(click.ClickException):
     """The job failed: exit code 1."""
@@ -27,3 +29,9 @@ class Partial(click.ClickException):
     """The job finished only a part; another run can do the rest: exit code 4."""
 
     exit_code = 4
+
+
+def require_spark(*modules: str) -> None:
+    """Raise ExtraMissing, with the remedy, unless ``modules`` (by default what every job needs) are installed here."""
+    if lacking := missing(modules or ("pyspark", "py4j", "pyarrow", "pandas")):
+        raise ExtraMissing(f"not installed here: {lacking}; {how_to_install('spark')}")

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from app.pipeline.spark.launch import Launch, require_spark
+from app.pipeline.errors import require_spark
+from app.pipeline.spark.launch import Launch
 
 DATE = click.DateTime(["%Y-%m-%d"])
 

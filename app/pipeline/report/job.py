@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from app.pipeline.errors import JobFailed
+from app.pipeline.errors import JobFailed, require_spark
 from app.pipeline.journal.reader import require_journal
 from app.pipeline.report.figures import Figures, as_csv, as_json
 from app.pipeline.spark.console import progress, summarize
-from app.pipeline.spark.launch import Launch, require_spark
+from app.pipeline.spark.launch import Launch
 from app.pipeline.storage.datasets import DatasetStore, require
 
 

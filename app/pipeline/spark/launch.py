@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.extras import how_to_install, missing
-from app.pipeline.errors import ExtraMissing, JobFailed
+from app.extras import how_to_install
+from app.pipeline.errors import JobFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,12 +61,6 @@ class Launch:
         finally:
             if log is not None:
                 log.unlink()
-
-
-def require_spark(*modules: str) -> None:
-    """Raise ExtraMissing, with the remedy, unless ``modules`` (by default what every job needs) are installed here."""
-    if lacking := missing(modules or ("pyspark", "py4j", "pyarrow", "pandas")):
-        raise ExtraMissing(f"not installed here: {lacking}; {how_to_install('spark')}")
 
 
 def explain(error: BaseException) -> str | None:

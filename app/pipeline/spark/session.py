@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import app
-from app.pipeline.errors import JobFailed
-from app.pipeline.spark.launch import require_spark
+from app.pipeline.errors import JobFailed, require_spark
 from app.terminal import guarded, unguarded
 
 if TYPE_CHECKING:
