@@ -162,6 +162,7 @@ class OfficialClients(SharedQueue):
         # A null is no header for a client of the gateway.
         shown = {name for name in taken[0].headers if name.startswith("odd")}
         assert shown == odd_ones(returned).keys() - {"odd-nothing"}
+        assert [taken[0].headers[name] for name in shown if name.endswith("bool")] == ["true"]
         attempts = [taken[number].attempts for number in range(4)]
         assert attempts == [self.returned_attempts, 0, 0, 0]
         assert [taken[number].redelivered for number in range(4)] == [True, False, False, False]

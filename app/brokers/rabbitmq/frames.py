@@ -19,7 +19,7 @@ from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.rabbitmq import tables
 from app.brokers.rabbitmq.incoming import BODY, END, FRAME, FRAME_OVERHEAD, HEADER, METHOD, PROPERTIES, properties_of
 from app.brokers.rabbitmq.profile import AddressedMessage
-from app.brokers.rabbitmq.tables import SHORT_BYTES
+from app.brokers.rabbitmq.tables import OCTETS, SHORT_BYTES
 
 _COPIES = ("CC", "BCC")
 """Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
@@ -39,7 +39,6 @@ _PUBLIC_NAMES = {"message_type": "type"}
 """Names of properties that pamqp changes."""
 
 _values = attrgetter(*Basic.Properties.attributes())
-_OCTETS = [bytes((octet,)) for octet in range(256)]
 
 
 def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
@@ -119,7 +118,7 @@ def short(text: str) -> bytes:
     encoded = text.encode()
     if len(encoded) > SHORT_BYTES:
         raise ValueError(f"a property, an exchange or a routing key has more than {SHORT_BYTES} bytes")
-    return _OCTETS[len(encoded)] + encoded
+    return OCTETS[len(encoded)] + encoded
 
 
 def encoded_properties(properties: Basic.Properties) -> bytes:

@@ -130,8 +130,11 @@ def profile_of(name: str, options: OptionMap) -> PlainProfile:
 
 def texts_of(table: Iterable[tuple[str, Any]]) -> dict[str, str]:
     """The headers that a consumer gets: a null is none."""
-    visible = ((name, value) for name, value in table if name not in _HIDDEN)
-    return {name: value if isinstance(value, str) else _text(value) for name, value in visible if value is not None}
+    return {
+        name: value if isinstance(value, str) else _text(value)
+        for name, value in table
+        if name not in _HIDDEN and value is not None
+    }
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,8 @@ from pamqp import decode, encode
 SHORT_BYTES = 255
 """The longest short string, such as a property, an exchange or a routing key (AMQP 0-9-1, section 4.2.5.3)."""
 
+OCTETS = [bytes((octet,)) for octet in range(256)]
+
 
 class SizedInt(int):
     """A whole number whose type is another than int32 or int64. ``kind``: its octet."""
@@ -90,7 +92,7 @@ def encoded(table: Mapping[str, Any]) -> bytes:
         # Section 4.2.5.5 says 128, but RabbitMQ and its clients accept a short string; pamqp would truncate it.
         if len(short) > SHORT_BYTES:
             raise ValueError(f"the name of a header has more than {SHORT_BYTES} bytes")
-        parts += (bytes((len(short),)), short, encoded_value(value))
+        parts += (OCTETS[len(short)], short, encoded_value(value))
     return _sized(b"".join(parts))
 
 
@@ -103,7 +105,7 @@ def encoded_value(value: Any) -> bytes:
             return _INT32.pack(b"I", value)
         return _INT64.pack(b"l", value)
     if isinstance(value, SizedInt | SizedFloat):
-        return bytes((value.kind,)) + _NUMBERS[value.kind][1].pack(value)
+        return OCTETS[value.kind] + _NUMBERS[value.kind][1].pack(value)
     if isinstance(value, bytes):
         return b"S" + _sized(value)
     if isinstance(value, float):

@@ -1,13 +1,11 @@
-"""Other clients on the other end of a queue, both ways: the Python SDK's own transport, JMS in Java, and STOMP."""
+"""Other clients on the other end of a queue, both ways: the Python SDK's own transport, and STOMP."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import socket
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +17,9 @@ from app.brokers.artemis.binding import ArtemisBinding
 from app.brokers.binding import Outgoing
 from app.gateway.routing import Policy
 from tests.brokers.artemis.harness import ArtemisBroker, browse
-from tests.brokers.artemis.server import HOME, ArtemisServer
-from tests.harness.java import SMALL, java
+from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.world import World, data
+from tests.official.programs import Foreign, Official
 
 pytestmark = pytest.mark.artemis
 URN = "urn:babel:orders:created"
@@ -131,76 +129,11 @@ async def test_we_list_and_redrive_what_the_sdk_dead_letters(
     await world.close()
 
 
-# JMS
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Java class of a JMS client, compiled."""
-    java()
-    folder = tmp_path_factory.mktemp("jms")
-    source = Path(__file__).with_name("JmsClient.java")
-    subprocess.run(["javac", "-cp", f"{HOME}/*", "-d", str(folder), str(source)], check=True)
-    return folder
-
-
-async def jms(classes: Path, artemis: ArtemisServer, verb: str, queue: str, given: str = "") -> Any:
-    """What the Java program printed."""
-
-    def run() -> Any:
-        program = [java(), *SMALL, "-Xmx64m", "-cp", f"{classes}:{HOME}/*", "JmsClient"]
-        url = f"amqp://127.0.0.1:{artemis.port}"
-        found = subprocess.run(
-            [*program, url, verb, queue], input=given.encode(), stdout=subprocess.PIPE, check=True, timeout=120
-        )
-        return found.stdout.decode()
-
-    return await asyncio.to_thread(run)
-
-
-async def test_jms_consumes_what_we_publish(
-    classes: Path, one: ArtemisBinding, artemis: ArtemisServer, queue: str
-) -> None:
-    native, body = one.native_queue(queue, {}), made()
-    await one.publish(native, [Outgoing(body, {"shop_region": "eu ☕"})])
-    envelope = json.loads(body)
-    # This client reads the type from AMQP's subject; the contract has it in an annotation.
-    lines = (await jms(classes, artemis, "receive", queue)).splitlines()
-    assert lines == [
-        f"correlation={envelope['trace_id']}",
-        f"timestamp={envelope['meta']['created_at']}",
-        "deliveries=1",
-        "bq_schema_version=1",
-        "bq_source_lang=python",
-        "bq_attempts=0",
-        "bq_app_id=babelqueue",
-        "shop_region=eu ☕",
-        f"text={body.decode()}",
-    ]
-    assert await one.reserve(native, 1, 0, 30) == []
-
-
-@pytest.mark.parametrize("verb", ["send-text", "send-bytes"])
-async def test_we_consume_what_jms_publishes(
-    classes: Path, one: ArtemisBinding, artemis: ArtemisServer, queue: str, verb: str
-) -> None:
-    """Properties of Java's types are handed out as texts, and a copy has them as they were."""
-    native, body = one.native_queue(queue, {}), made()
-    await jms(classes, artemis, verb, queue, body.decode())
-    (delivery,) = await one.reserve(native, 1, 30, 30)
-    assert delivery.body == body
-    typed = {"a_bool": "true", "a_byte": "7", "a_long": "9007199254740993", "a_double": "1.5", "a_text": "ü"}
-    assert delivery.headers == typed
-    copy = Outgoing(body, delivery.headers, carried=delivery.carried)
-    assert await one.publish(native, [copy]) == [None]
-    assert await one.ack(native, [delivery.handle]) == [None]
-    assert "as sent" in await jms(classes, artemis, "check", queue)
-
-
-async def test_a_dead_letter_of_a_jms_message_is_found_again(classes: Path, artemis: ArtemisServer, queue: str) -> None:
+async def test_a_dead_letter_of_a_jms_message_is_found_again(artemis: ArtemisServer, queue: str) -> None:
     world = World(ArtemisBroker(artemis), queue)
     process = await world.process()
-    await jms(classes, artemis, "send-text", f"{queue}.dlq", made(3).decode())
+    jms = Official("artemis", "java", f"amqp://127.0.0.1:{artemis.port}")
+    await jms.produce(f"{queue}.dlq", Foreign(made(3), properties={"body": "amqp-value"}, odd=True))
     await process.publish({"n": 4})
     await process.reject(await process.one())
     assert (await process.redrive()).redriven == 2
