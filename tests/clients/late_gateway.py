@@ -1,4 +1,4 @@
-"""A gateway that answers the first receive only when the test says so, with one message."""
+"""Gateways that answer the first receive only when the test says so, or break every connection instead of answering."""
 
 from __future__ import annotations
 
@@ -24,20 +24,25 @@ ENVELOPE = {
 }
 
 
-class LateGateway(ThreadingHTTPServer):
-    """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled."""
-
+class _Local(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.asked = threading.Event()
-        self.answers = threading.Event()
-        self.settled: list[str] = []
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+
+class LateGateway(_Local):
+    """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled."""
+
+    def __init__(self) -> None:
+        super().__init__(_Handler)
+        self.asked = threading.Event()
+        self.answers = threading.Event()
+        self.settled: list[str] = []
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -81,14 +86,46 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: the test shows what matters."""
 
 
+class BreakingGateway(_Local):
+    """``requests``: the paths of what it has read, each without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(_Breaking)
+        self.requests: list[str] = []
+
+
+class _Breaking(BaseHTTPRequestHandler):
+    server: BreakingGateway
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.server.requests.append(self.path)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing: the test shows what matters."""
+
+
 @contextmanager
 def late_gateway() -> Iterator[LateGateway]:
-    with LateGateway() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
+    with LateGateway() as server, _served(server):
         try:
             yield server
         finally:
             server.answers.set()
-            server.shutdown()
-            thread.join()
+
+
+@contextmanager
+def breaking_gateway() -> Iterator[BreakingGateway]:
+    with BreakingGateway() as server, _served(server):
+        yield server
+
+
+@contextmanager
+def _served(server: ThreadingHTTPServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()

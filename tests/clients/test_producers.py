@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.languages import Language
+from tests.clients.late_gateway import breaking_gateway
 from tests.clients.programs import PATIENCE_SECONDS, Consumer, each_language, run, until
 from tests.harness.gateway import GatewayProcess
 
@@ -123,6 +124,15 @@ def test_dead_letters_are_listed_shown_redriven_deleted_and_purged(
         found: dict[int, dict[str, Any]] = {}
         until(lambda: all_are_read(http, queue, found, 2), lambda: found)
         assert sorted(found) == [0, 100]
+
+
+@each_language
+def test_a_redrive_that_may_have_begun_is_not_repeated(language: Language, queue: str) -> None:
+    """It would send more dead letters back than were asked for. No real gateway can be made to break off just then."""
+    with breaking_gateway() as gateway:
+        (facts,) = run(language, gateway.url, "redrive", queue)
+        assert facts == {"outcome_unknown": True}
+        assert gateway.requests == [f"/queues/{queue}/dead-letters:redrive"]
 
 
 @each_language

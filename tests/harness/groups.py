@@ -85,6 +85,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "docker-compose.yml": ("processes",),
     "docker/": ("image", "processes"),
     "docs/": ("processes",),
+    "docs/clients.md": ("processes", "clients"),
     "helm/": ("chart", "image", "processes"),
     "openapi/": ("clients", "document"),
     "tests/bench/": (),

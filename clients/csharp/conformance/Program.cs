@@ -1,7 +1,7 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
 // Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
+//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 
 using System;
 using System.Collections.Generic;
@@ -45,6 +45,10 @@ namespace Conformance
             else if (command == "letters")
             {
                 await LettersAsync(queue);
+            }
+            else if (command == "redrive")
+            {
+                await RedriveAsync(queue);
             }
             else if (command == "refusals")
             {
@@ -299,6 +303,20 @@ namespace Conformance
                 facts["gone"] = problem.Code;
             }
             Say(facts);
+        }
+
+        /// <summary>The gateway breaks the connection.</summary>
+        private static async Task RedriveAsync(string queue)
+        {
+            await using var client = new BabelgateClient();
+            try
+            {
+                await client.DeadLetters(queue).RedriveAsync(new RedriveRequest());
+            }
+            catch (UnreachableException error)
+            {
+                Say(new { outcome_unknown = error.OutcomeUnknown });
+            }
         }
 
         /// <summary>What is said of each URL, token and traceparent that is given; null if nothing is.</summary>

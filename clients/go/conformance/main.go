@@ -1,7 +1,7 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
 // Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-// | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
+// | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 package main
 
 import (
@@ -70,6 +70,8 @@ func main() {
 		options(queue, more[0])
 	case "letters":
 		letters(queue)
+	case "redrive":
+		redrive(queue)
 	case "refusals":
 		refusals(queue)
 	default:
@@ -340,6 +342,15 @@ func letters(queue string) {
 		found["gone"] = problem.Code
 	}
 	say(found)
+}
+
+// redrive: the gateway breaks the connection.
+func redrive(queue string) {
+	_, err := connect().DeadLetters(queue).Redrive(context.Background(), babelgate.RedriveOptions{})
+	var unreachable *babelgate.UnreachableError
+	if errors.As(err, &unreachable) {
+		say(facts{"outcome_unknown": unreachable.OutcomeUnknown})
+	}
 }
 
 // refusals: what is said of each URL, token and traceparent that is given; null if nothing is.

@@ -39,7 +39,7 @@ import java.util.function.Function;
  * Produces, consumes and checks with the client. Prints one JSON object per line.
  *
  * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
- * | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
+ * | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
  */
 public final class Conformance {
     private static final String JOB = "urn:babel:conformance:made";
@@ -58,6 +58,7 @@ public final class Conformance {
             case "properties" -> properties(queue, arguments[2]);
             case "options" -> options(queue, JSON.readTree(arguments[2]));
             case "letters" -> letters(queue);
+            case "redrive" -> redrive(queue);
             case "refusals" -> refusals(JSON.readTree(queue));
             default -> checks(queue);
         }
@@ -276,6 +277,15 @@ public final class Conformance {
             found.put("gone", problem.code());
         }
         say(found);
+    }
+
+    /** The gateway breaks the connection. */
+    private static void redrive(String queue) throws Exception {
+        try {
+            Client.create().deadLetters(queue).redrive(new RedriveRequest());
+        } catch (UnreachableException error) {
+            say(facts("outcome_unknown", error.outcomeUnknown()));
+        }
     }
 
     /** What is said of each URL, token and traceparent that is {@code given}; null if nothing is. */

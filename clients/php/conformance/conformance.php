@@ -2,7 +2,7 @@
 
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 // Usage: conformance.php produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
+//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 
 declare(strict_types=1);
 
@@ -224,6 +224,13 @@ function letters(string $queue): void
     say($facts);
 }
 
+/** The gateway breaks the connection. */
+function redrive(string $queue): void
+{
+    $error = caught(fn () => (new Client())->deadLetters($queue)->redrive(), UnreachableException::class);
+    say(['outcome_unknown' => $error->outcomeUnknown]);
+}
+
 /** What is said of each URL, token and traceparent that is `given`; null if nothing is. */
 function refusals(array $given): void
 {
@@ -257,5 +264,6 @@ match ($command) {
     'properties' => properties($queue, $argv[3]),
     'options' => options($queue, decoded($argv[3])),
     'letters' => letters($queue),
+    'redrive' => redrive($queue),
     'refusals' => refusals(decoded($queue)),
 };

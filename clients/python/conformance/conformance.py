@@ -1,7 +1,7 @@
 """Produces, consumes and checks with the client. Prints one JSON object per line.
 
 Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-       | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
+       | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 """
 
 from __future__ import annotations
@@ -157,8 +157,23 @@ def options(queue: str, given: dict[str, Any]) -> None:
     say(batch=[result.status for result in results])
 
 
+async def ask_for_letters(queue: str) -> None:
+    """The client for asyncio asks the same, and changes nothing. ``queue`` has five dead letters."""
+    async with AsyncClient() as client:
+        dead = client.dead_letters(queue)
+        first = (await dead.list(limit=1)).dead_letters[0]
+        assert (await dead.show(first.letter_id)).record == first.record
+        assert (await dead.redrive(dry_run=True)).matched == (await dead.purge(dry_run=True)).matched == 5
+        assert (await dead.delete("nonsense")).failed == 1
+        try:
+            await dead.redrive_one("nonsense")
+        except ProblemError as problem:
+            assert problem.code == "unknown_dead_letter"
+
+
 def letters(queue: str) -> None:
     """``queue`` has five dead letters."""
+    asyncio.run(ask_for_letters(queue))
     facts: dict[str, Any] = {}
     with Client() as client:
         dead = client.dead_letters(queue)
@@ -184,6 +199,14 @@ def letters(queue: str) -> None:
         except ProblemError as problem:
             facts["gone"] = problem.code
     say(**facts)
+
+
+def redrive(queue: str) -> None:
+    """The gateway breaks the connection."""
+    try:
+        Client().dead_letters(queue).redrive()
+    except UnreachableError as error:
+        say(outcome_unknown=error.outcome_unknown)
 
 
 def refusals(given: dict[str, list[str]]) -> None:
@@ -217,6 +240,8 @@ if __name__ == "__main__":
         options(more[0], json.loads(more[1]))
     elif command == "letters":
         letters(*more)
+    elif command == "redrive":
+        redrive(*more)
     elif command == "refusals":
         refusals(json.loads(more[0]))
     else:

@@ -1,6 +1,6 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 // Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | refusals JSON
+//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 import { createServer, type AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Delivery, LeaseLostError, ProblemError, Reject, UnreachableError } from "babelgate-client";
@@ -160,6 +160,12 @@ async function letters(queue: string): Promise<void> {
   });
 }
 
+/** The gateway breaks the connection. */
+async function redrive(queue: string): Promise<void> {
+  const { outcomeUnknown } = await caught(client.deadLetters(queue).redrive(), UnreachableError);
+  say({ outcome_unknown: outcomeUnknown });
+}
+
 /** What is said of each URL, token and traceparent that is `given`; null if nothing is. */
 async function refusals(given: Record<"urls" | "tokens" | "traceparents", string[]>): Promise<void> {
   const said = async (attempt: () => unknown): Promise<string | null> => {
@@ -201,5 +207,6 @@ else if (command === "consume") await consume(first, Number(second), Number(thir
 else if (command === "properties") await properties(first, second);
 else if (command === "options") await options(first, JSON.parse(second));
 else if (command === "letters") await letters(first);
+else if (command === "redrive") await redrive(first);
 else if (command === "refusals") await refusals(JSON.parse(first));
 else await checks(first);
