@@ -379,9 +379,7 @@ type AckRequest struct {
 	AckTokens []string `json:"ack_tokens"`
 }
 
-// BatchResult One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have
-//
-//	``detail`` and ``errors``.
+// BatchResult One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have “detail“ and “errors“.
 type BatchResult struct {
 	// Accepted The number of accepted entries.
 	Accepted int64 `json:"accepted"`
@@ -1673,9 +1671,7 @@ type Stats struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// TokenResult The result of one token. “index“ counts within the tokens of its action. “lease_expires_at“ (Unix
-//
-//	milliseconds) is given after an extend.
+// TokenResult The result of one token. “index“ counts within the tokens of its action. “lease_expires_at“ (Unix milliseconds) is given after an extend.
 type TokenResult struct {
 	// Action What was to be done.
 	Action interface{} `json:"action"`
@@ -1703,8 +1699,7 @@ type TokenResult struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Warning Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a
-// sentence.
+// Warning Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a sentence.
 type Warning struct {
 	// Code A stable code, for programs.
 	Code WarningCode `json:"code"`

@@ -6511,8 +6511,7 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
-    /// One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have
-    /// <br/>    ``detail`` and ``errors``.
+    /// One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have ``detail`` and ``errors``.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
     public partial class BatchResult
@@ -9777,8 +9776,7 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
-    /// The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix
-    /// <br/>    milliseconds) is given after an extend.
+    /// The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix milliseconds) is given after an extend.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
     public partial class TokenResult
@@ -9859,8 +9857,7 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
-    /// Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a
-    /// <br/>sentence.
+    /// Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a sentence.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
     public partial class Warning

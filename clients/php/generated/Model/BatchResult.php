@@ -35,7 +35,7 @@ use \Babelgate\Client\Generated\ObjectSerializer;
  * BatchResult Class Doc Comment
  *
  * @category Class
- * @description One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have     &#x60;&#x60;detail&#x60;&#x60; and &#x60;&#x60;errors&#x60;&#x60;.
+ * @description One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have &#x60;&#x60;detail&#x60;&#x60; and &#x60;&#x60;errors&#x60;&#x60;.
  * @package  Babelgate\Client\Generated
  * @author   OpenAPI Generator team
  * @link     https://openapi-generator.tech

@@ -35,7 +35,7 @@ use \Babelgate\Client\Generated\ObjectSerializer;
  * TokenResult Class Doc Comment
  *
  * @category Class
- * @description The result of one token. &#x60;&#x60;index&#x60;&#x60; counts within the tokens of its action. &#x60;&#x60;lease_expires_at&#x60;&#x60; (Unix     milliseconds) is given after an extend.
+ * @description The result of one token. &#x60;&#x60;index&#x60;&#x60; counts within the tokens of its action. &#x60;&#x60;lease_expires_at&#x60;&#x60; (Unix milliseconds) is given after an extend.
  * @package  Babelgate\Client\Generated
  * @author   OpenAPI Generator team
  * @link     https://openapi-generator.tech

@@ -767,8 +767,7 @@ export interface components {
         };
         /**
          * BatchResult
-         * @description One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have
-         *         ``detail`` and ``errors``.
+         * @description One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have ``detail`` and ``errors``.
          */
         BatchResult: {
             /**
@@ -2638,8 +2637,7 @@ export interface components {
         };
         /**
          * TokenResult
-         * @description The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix
-         *         milliseconds) is given after an extend.
+         * @description The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix milliseconds) is given after an extend.
          */
         TokenResult: {
             /**
@@ -2672,8 +2670,7 @@ export interface components {
         };
         /**
          * Warning
-         * @description Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a
-         *     sentence.
+         * @description Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a sentence.
          */
         Warning: {
             /**

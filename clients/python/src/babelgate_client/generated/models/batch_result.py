@@ -25,8 +25,8 @@ T = TypeVar("T", bound="BatchResult")
 
 @_attrs_define
 class BatchResult:
-    """ One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have
-        ``detail`` and ``errors``.
+    """ One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have ``detail``
+    and ``errors``.
 
         Attributes:
             accepted (int): The number of accepted entries.

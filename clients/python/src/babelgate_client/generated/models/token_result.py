@@ -24,8 +24,8 @@ T = TypeVar("T", bound="TokenResult")
 
 @_attrs_define
 class TokenResult:
-    """ The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix
-        milliseconds) is given after an extend.
+    """ The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix milliseconds)
+    is given after an extend.
 
         Attributes:
             index (int): The position of the token among those of its action, from 0.

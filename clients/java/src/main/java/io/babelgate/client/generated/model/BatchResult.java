@@ -39,7 +39,7 @@ import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 import io.babelgate.client.generated.ApiClient;
 /**
- * One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have     &#x60;&#x60;detail&#x60;&#x60; and &#x60;&#x60;errors&#x60;&#x60;.
+ * One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have &#x60;&#x60;detail&#x60;&#x60; and &#x60;&#x60;errors&#x60;&#x60;.
  */
 @JsonPropertyOrder({
   BatchResult.JSON_PROPERTY_ACCEPTED,

@@ -34,7 +34,7 @@ import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 import io.babelgate.client.generated.ApiClient;
 /**
- * The result of one token. &#x60;&#x60;index&#x60;&#x60; counts within the tokens of its action. &#x60;&#x60;lease_expires_at&#x60;&#x60; (Unix     milliseconds) is given after an extend.
+ * The result of one token. &#x60;&#x60;index&#x60;&#x60; counts within the tokens of its action. &#x60;&#x60;lease_expires_at&#x60;&#x60; (Unix milliseconds) is given after an extend.
  */
 @JsonPropertyOrder({
   TokenResult.JSON_PROPERTY_INDEX,
