@@ -104,7 +104,10 @@ class RabbitBinding:
 
         self._isolated = IsolatedChannels(consuming, isolated)
         self._channels = ChannelPool(
-            consuming.channel, lambda: consuming.channel_max, open_alone=self._isolated.of_existing
+            consuming.channel,
+            lambda: consuming.channel_max,
+            open_alone=self._isolated.of_existing,
+            broker=name,
         )
         declarer = Declarer(consuming, locks)
         self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)

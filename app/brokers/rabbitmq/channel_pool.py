@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
+
+from aiormq.exceptions import ChannelPreconditionFailed
 
 from app.brokers.rabbitmq.channel import Channel
+from app.brokers.rabbitmq.errors import reason_of
+from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
 from app.runtime.cache import make_room
 
@@ -24,6 +30,17 @@ _MAX_QUEUES = 10_000
 """Queues whose channel is remembered, of about 500 bytes each. One that is forgotten is assigned a channel again."""
 
 _MAX_RELEASED = 10_000
+
+_TIMED_OUT = re.compile("delivery acknowledgement on channel .* timed out")
+"""What RabbitMQ says when it closes a channel: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
+
+_ADVICE = (
+    "RabbitMQ has taken all deliveries of this channel back. Settle within its consumer_timeout: use shorter leases, "
+    "or raise consumer_timeout in rabbitmq.conf or by a policy"
+)
+_MAX_LOGGED = 10
+
+log = get_logger("babelgate.rabbitmq")
 
 State = Literal["held", "acked", "lost"]
 
@@ -95,11 +112,14 @@ class ChannelPool:
         idle_seconds: float = IDLE_SECONDS,
         max_queues: int = _MAX_QUEUES,
         open_alone: Callable[[str], Awaitable[Channel]] | None = None,
+        broker: str = "",
     ) -> None:
         """``open_channel`` may connect, and raises BrokerUnavailable. ``most``: the connection's limit of channels.
-        ``open_alone``: opens a channel for a queue on a connection of its own; without it every queue shares one."""
+        ``open_alone``: opens a channel for a queue on a connection of its own; without it every queue shares one.
+        ``broker``: its name, for the log."""
         self._open_channel = open_channel
         self._open_alone = open_alone
+        self._broker = broker
         self._most = most
         self._idle_seconds = idle_seconds
         self._max_queues = max_queues
@@ -162,7 +182,7 @@ class ChannelPool:
             receiving = ReceivingChannel(await self._open_channel(), alone)
         self._assign(queue, receiving)
         self._by_generation[receiving.channel.generation] = receiving
-        receiving.channel.rpc.closing.add_done_callback(lambda _: self._drop(receiving))
+        receiving.channel.rpc.closing.add_done_callback(partial(self._ended, receiving))
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._close_idle)
         return receiving
@@ -180,6 +200,15 @@ class ChannelPool:
     def _least_shared(self, shared: Iterable[ReceivingChannel]) -> ReceivingChannel:
         queues = Counter(receiving.channel.generation for receiving in self._by_queue.values())
         return min(shared, key=lambda receiving: queues[receiving.channel.generation])
+
+    def _ended(self, receiving: ReceivingChannel, closing: asyncio.Future[Any]) -> None:
+        cause = None if closing.cancelled() else closing.exception()
+        if isinstance(cause, ChannelPreconditionFailed) and _TIMED_OUT.search(reason := reason_of(cause)):
+            queues = [queue for queue, each in self._by_queue.items() if each is receiving][:_MAX_LOGGED]
+            log.warning(
+                "channel closed by consumer_timeout", broker=self._broker, queues=queues, reason=reason, advice=_ADVICE
+            )
+        self._drop(receiving)
 
     def _drop(self, receiving: ReceivingChannel) -> None:
         self._by_generation.pop(receiving.channel.generation, None)

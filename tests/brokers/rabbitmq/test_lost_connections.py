@@ -233,7 +233,9 @@ class TestAlarms:
 class TestTheBrokersOwnTimeout:
     """The broker closes a channel on which something is unsettled for too long; everything on it comes back."""
 
-    async def test_the_lease_is_lost_and_the_message_comes_again(self, strict: RabbitServer, queue: str) -> None:
+    async def test_the_lease_is_lost_and_the_message_comes_again(
+        self, strict: RabbitServer, queue: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
         async with binding(strict.url()) as one:
             native = one.native_queue(queue, {})
             assert await one.publish(native, [message("slow")]) == [None]
@@ -243,3 +245,8 @@ class TestTheBrokersOwnTimeout:
             assert (again.body, again.redelivered) == (message("slow").body, True)
             assert kinds(await one.ack(native, [held.handle, again.handle])) == [LeaseLost, type(None)]
             assert await one.reserve(native, 1, 0, 30) == []
+        (line,) = [each.msg for each in caplog.records if "consumer_timeout" in str(each.msg)]
+        assert isinstance(line, dict)
+        assert (line["level"], line["event"]) == ("warning", "channel closed by consumer_timeout")
+        assert (line["broker"], line["queues"]) == (one.name, [queue])
+        assert "4000 ms" in line["reason"] and "shorter leases" in line["advice"]
