@@ -13,6 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from app.brokers.bounded import GRACE_SECONDS, finished, within
 from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from app.brokers.servicebus.attached import is_attached
 from app.brokers.servicebus.errors import HARMLESS, translate
 from app.brokers.servicebus.url import ServiceBusSettings
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
@@ -34,6 +35,9 @@ so long that none is open in the time of a call, and the event loop has no time 
 
 _MAX_CONNECTS = 1_000
 """Pauses after a failed attempt that are remembered, each for one kind of work on one queue."""
+
+_RESTED_SECONDS = 1.0
+"""After this time without a use, a connection may have been idle while the process stood still."""
 
 _SOCKET_SECONDS = 0.2
 """How long the client library reads a socket before it looks at its other work."""
@@ -61,18 +65,21 @@ class Handler:
         self.client = client
         self.socket = socket
         self.lock = asyncio.Lock()
+        self.checking = asyncio.Lock()
         self.users = 0
         self.closed = False
         self.used_at = 0.0
 
-    @property
-    def is_connected(self) -> bool:
-        """Whether the peer has not closed the connection, as far as is known without an operation."""
-        amqp = self.client._handler
-        if amqp is None or amqp._connection is None:
-            return False
-        reader = getattr(amqp._connection._transport, "reader", None)
-        return reader is None or not (reader._eof or reader.exception())
+    async def is_usable(self) -> bool:
+        """Whether neither connection nor link has ended. Only one caller at a time looks."""
+        async with self.checking:
+            if self.closed:
+                return False
+            if asyncio.get_running_loop().time() > self.used_at + _RESTED_SECONDS:
+                # What arrived while the process stood still is in the buffer after two turns of the event loop.
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            return await is_attached(self.client)
 
 
 class ServiceBusConnections:
@@ -145,9 +152,9 @@ class ServiceBusConnections:
         self._close_idle()
         key = HandlerKey(kind, entity)
         handler = self._handlers.get(key)
-        if handler is not None and not handler.users and not handler.is_connected:
+        if handler is not None and (not handler.users or handler.checking.locked()) and not await handler.is_usable():
             self.discard(handler)
-            handler = None
+            handler = self._handlers.get(key)
         if handler is None:
             connect = self._connects.get(key)
             if connect is None:

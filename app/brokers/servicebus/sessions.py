@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from app.brokers.binding import Delivery, Outcome
 from app.brokers.bounded import GRACE_SECONDS, finished, within
 from app.brokers.connect import CONNECT_SECONDS
+from app.brokers.servicebus.attached import is_attached
 from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.link import LockedMessage, ReceiveLink
@@ -184,6 +185,9 @@ class QueueSessions:
             return ()
         try:
             async with session.lock:
+                if not await is_attached(session.receiver):
+                    self._lose(session)
+                    return ()
                 several = await session.link.receive(limit, 0, until)
         except BaseException as error:
             self._lose(session)

@@ -80,6 +80,14 @@ def receivers(port: int) -> list[str]:
     return _links(port, "listAllConsumersAsJSON", "queueName")
 
 
+def destroy(port: int, queue: str) -> None:
+    """Destroy a queue with its receivers."""
+    properties: Any = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
+    with client(port) as connection:
+        question = Message(properties=properties, body=json.dumps([queue, True]))
+        SyncRequestResponse(connection, "activemq.management").call(question)
+
+
 def _links(port: int, operation: str, queue: str) -> list[str]:
     properties: Any = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
     with client(port) as connection:

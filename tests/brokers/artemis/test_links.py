@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 
 import pytest
 
+from app.brokers.artemis.binding import ArtemisBinding
 from app.brokers.artemis.client import ArtemisClient
 from app.brokers.artemis.message import encode
 from app.brokers.artemis.receive import ArtemisReceiver
@@ -15,7 +16,7 @@ from app.brokers.artemis.url import settings_of
 from app.brokers.binding import Outgoing
 from app.brokers.connect import ConnectPause
 from app.clock import now_ms
-from tests.brokers.artemis.harness import receivers, senders
+from tests.brokers.artemis.harness import destroy, receivers, senders
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.world import until
 
@@ -42,6 +43,27 @@ async def attached_are(list_links: Callable[[int], list[str]], port: int, queues
         return sorted(each for each in found if each.startswith(prefix)) == sorted(queues)
 
     await until(are)
+
+
+async def test_an_idle_receiver_that_the_broker_has_ended_is_replaced_before_the_next_call(
+    one: ArtemisBinding, artemis: ArtemisServer
+) -> None:
+    """As when an operator destroys a queue, which the next receive creates again."""
+    native = one.native_queue(f"ended.{uuid.uuid4().hex}", {})
+    assert await one.publish(native, [Outgoing(b"1")]) == [None]
+    (delivery,) = await one.reserve(native, 1, 20, 60)
+    assert await one.ack(native, [delivery.handle]) == [None]
+    (receiver,) = one._client._receivers[native.name]
+    await asyncio.to_thread(destroy, artemis.port, native.name)
+
+    async def has_ended() -> bool:
+        return receiver.ended is not None
+
+    await until(has_ended)
+    assert await one.reserve(native, 1, 0, 60) == []
+    assert await one.publish(native, [Outgoing(b"2")]) == [None]
+    (delivery,) = await one.reserve(native, 1, 20, 60)
+    assert await one.ack(native, [delivery.handle]) == [None]
 
 
 async def test_senders_of_ever_new_queues_are_ended_and_all_messages_are_confirmed(

@@ -53,6 +53,13 @@ async def world(emulator: ServiceBusEmulator, queue: str) -> AsyncIterator[World
     await made.close()
 
 
+async def detached(one: ServiceBusBinding) -> None:
+    """Wait until something has arrived on each connection, which no operation reads, or its end."""
+    handlers = [*one._connections._handlers.values()]
+    readers = [each.client._handler._connection._transport.reader for each in handlers]
+    await eventually(lambda: all(each._buffer or each.at_eof() for each in readers))
+
+
 @pytest.fixture
 def native(one: ServiceBusBinding, queue: str) -> NativeQueue:
     return one.native_queue(queue, {})
@@ -285,6 +292,45 @@ class TestFaults:
 
         await until(is_empty)
         assert await one.ack(native, [delivery.handle]) == [None]
+
+    async def test_an_idle_link_that_was_detached_is_replaced_before_the_next_call(
+        self, one: ServiceBusBinding, emulator: ServiceBusEmulator, native: NativeQueue
+    ) -> None:
+        """The service detaches links that are idle, and all links when it is updated."""
+        for n in range(3):
+            await one.publish(native, [outgoing(n)])
+            (delivery,) = await one.reserve(native, 1, 20, 60)
+            assert await asyncio.to_thread(emulator.detach, native.name) >= 2
+            await detached(one)
+            publishing = [one.publish(native, [outgoing(10 * n + other)]) for other in (3, 4)]
+            for outcomes in await asyncio.gather(*publishing):
+                assert outcomes == [None]
+            assert await one.ack(native, [delivery.handle]) == [None]
+            for _ in range(2):
+                (delivery,) = await one.reserve(native, 1, 20, 60)
+                assert await one.ack(native, [delivery.handle]) == [None]
+
+    async def test_an_idle_connection_that_was_closed_is_replaced_before_the_next_call(
+        self, one: ServiceBusBinding, emulator: ServiceBusEmulator, native: NativeQueue
+    ) -> None:
+        await one.publish(native, [outgoing()])
+        await one.reserve(native, 1, 20, 60)
+        assert await asyncio.to_thread(emulator.disconnect) >= 2
+        await detached(one)
+        assert await one.publish(native, [outgoing(1)]) == [None]
+        (second,) = await one.reserve(native, 1, 20, 60)
+        assert await one.ack(native, [second.handle]) == [None]
+
+    async def test_the_link_of_a_session_that_was_detached_is_replaced(
+        self, one: ServiceBusBinding, emulator: ServiceBusEmulator, queue: str
+    ) -> None:
+        emulator.queue(queue, requires_session=True)
+        native = one.native_queue(queue, {"sessions": True})
+        await one.publish(native, [outgoing(n, ordering_key="a") for n in range(2)])
+        (held,) = await one.reserve(native, 1, 20, 60)
+        assert await asyncio.to_thread(emulator.detach, native.name) >= 1
+        (again,) = await one.reserve(native, 1, 20, 60)
+        assert again.body == held.body
 
     async def test_a_queue_that_is_full_or_disabled(
         self, one: ServiceBusBinding, emulator: ServiceBusEmulator, native: NativeQueue

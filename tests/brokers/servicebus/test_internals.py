@@ -3,6 +3,7 @@ each."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp._websocket.reader import WebSocketDataQueue
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus._common import constants
 from azure.servicebus._pyamqp import _encode as encoding
@@ -20,6 +22,7 @@ from azure.servicebus._pyamqp.aio import _connection_async as connections
 from azure.servicebus._pyamqp.aio import _link_async as links
 from azure.servicebus._pyamqp.aio import _session_async as sessions
 from azure.servicebus._pyamqp.aio import _transport_async as transports
+from azure.servicebus._pyamqp.constants import LinkState
 from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 
@@ -32,9 +35,12 @@ PARTS = [
     (clients.AMQPClientAsync, "auth_complete_async", "link.py renews the access token"),
     (clients.AMQPClientAsync, "client_ready_async", "client.py opens without pauses"),
     (clients.AMQPClientAsync, "close_async", "client.py closes a WebSocket and its session"),
-    (connections.Connection, "listen", "link.py reads frames"),
+    (connections.Connection, "listen", "link.py and attached.py read frames"),
     (links.Link, "flow", "link.py sets and drains the credit"),
-    (links.Link, "get_state", "link.py raises the error of a detached link"),
+    (links.Link, "get_state", "link.py and attached.py raise the error of a detached link"),
+    (WebSocketDataQueue, "_buffer", "attached.py sees what has arrived"),
+    (WebSocketDataQueue, "is_eof", "attached.py sees that the peer has closed"),
+    (LinkState, "ATTACHED", "attached.py looks for it"),
     (links.Link, "_incoming_flow", "link.py sees the end of a drain"),
     (PyamqpTransportAsync, "create_servicebus_exception", "link.py translates errors of the engine"),
     (clients.SendClientAsync, "send_message_async", "publish.py sends encoded messages"),
@@ -52,6 +58,9 @@ PARAMETERS: list[tuple[Callable[..., Any], list[str]]] = [
     (links.Link.flow, ["link_credit"]),
 ]
 SOURCES: list[tuple[Callable[..., Any], str, str]] = [
+    (asyncio.StreamReader.__init__, "self._buffer = ", "attached.py sees what has arrived"),
+    (transports.AsyncTransport.connect, "self.reader, self.writer = ", "attached.py looks into it"),
+    (aiohttp.ClientWebSocketResponse.__init__, "self._reader = ", "attached.py looks into it"),
     (ServiceBusReceiver._create_handler, "self._handler = ", "client.py wraps the handler that it makes"),
     (ServiceBusReceiver._receive, "self._receive_context.set()", "link.py keeps arriving messages by it"),
     (ServiceBusReceivedMessage.__init__, "message", "dead_letters.py reads the engine's message"),

@@ -14,12 +14,13 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from app.brokers.binding import Delivery
+from app.brokers.servicebus.attached import _has_unread
 from app.brokers.servicebus.binding import ServiceBusBinding
 from app.errors import BrokerUnavailable
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import binding
 from tests.brokers.servicebus.test_binding import none_of, outgoing
-from tests.harness.local import certify
+from tests.harness.local import certify, eventually
 from tests.harness.proxy import Proxy
 from tests.harness.world import until
 
@@ -113,6 +114,20 @@ async def test_a_message_goes_through_and_a_cut_connection_is_opened_again(front
         front.proxy.cut()
         await _round_trip(one, queue)
     assert b"SharedAccessSignature sr=" in front.proxy.sent
+
+
+async def test_an_idle_link_that_was_detached_is_replaced_before_the_next_call(
+    front: Front, emulator: ServiceBusEmulator, queue: str
+) -> None:
+    async with binding("servicebus://", front.options | {"connection_string": KEYED}) as one:
+        await _round_trip(one, queue)
+        assert await asyncio.to_thread(emulator.detach, queue) >= 2
+        amqps = [each.client._handler for each in one._connections._handlers.values()]
+        await eventually(lambda: all(_has_unread(amqp._connection._transport) for amqp in amqps))
+        native = one.native_queue(queue, {})
+        assert await one.publish(native, [outgoing(7)]) == [None]
+        (delivery,) = await one.reserve(native, 1, 20, 60)
+        assert await one.ack(native, [delivery.handle]) == [None]
 
 
 @pytest.mark.parametrize(
