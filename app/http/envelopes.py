@@ -254,7 +254,8 @@ SCHEMAS: Json = {
 }
 
 DRAFT: Json = {"job": "urn:babel:emails:welcome", "data": {"to": "ada@example.com"}}
-DELAYED: Json = {**DRAFT, "delay_seconds": 60, "idempotency_key": "order-4711"}
+LATER: Json = {**DRAFT, "delay_seconds": 60}
+DELAYED: Json = {**LATER, "idempotency_key": "order-4711"}
 JOB: Json = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
 ENVELOPE_EXAMPLE: Json = {
     "job": "urn:babel:emails:welcome",

@@ -120,6 +120,8 @@ _STATUS_HEADERS: dict[int, Json] = {
     503: _SECONDS,
 }
 _MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
+_OF_PARAMETER = ("description", "default", "examples")
+"""What is said of a parameter and not of its schema."""
 _VIEW = "View"
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
@@ -202,12 +204,20 @@ def _operation(path: str, method: str, operation: Json) -> Json:
 
 
 def _parameter(parameter: Json) -> Json:
-    """Describe the parameter itself, with its default, and not its schema."""
-    kept = {name: value for name, value in parameter["schema"].items() if name not in ("description", "default")}
+    """Describe the parameter itself, with its default and its example, and not its schema. The page at ``/docs`` fills
+    in an ``example``: a required parameter has one, any other none, so that the request works as it stands."""
+    kept = {name: value for name, value in parameter["schema"].items() if name not in _OF_PARAMETER}
     text = parameter.get("description", parameter["schema"].get("description", ""))
     if (default := parameter["schema"].get("default")) is not None:
         text += f" Default: {json.dumps(default)}."
-    return parameter | {"description": text, "schema": kept}
+    made = parameter | {"description": text, "schema": kept}
+    example = parameter.get("example", next(iter(parameter["schema"].get("examples", ())), None))
+    if example is None:
+        return made
+    if parameter.get("required"):
+        return made | {"example": example}
+    made.pop("example", None)
+    return made | {"description": f"{text} For example `{example}`."}
 
 
 def _named(schemas: Json) -> Json:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app.gateway.model import Receipt
 from app.http import schemas
-from app.http.envelopes import DELAYED, DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
+from app.http.envelopes import DELAYED, DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB, LATER
 from app.http.examples import TOKEN
 from app.ojs import MEDIA_TYPE
 
@@ -96,7 +96,7 @@ _BATCH_EXTENSION: Json = {
         {
             "mediaType": "application/x-ndjson",
             "itemSchemas": [ref("Draft"), ref("Envelope"), ref("Entry")],
-            "example": "".join(f"{json.dumps(line)}\n" for line in (DRAFT, DELAYED)),
+            "example": "".join(f"{json.dumps(line)}\n" for line in (DRAFT, LATER)),
         },
         {"mediaType": MEDIA_TYPE, "itemSchemas": [ref("Job")]},
     ]
@@ -265,7 +265,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                 "content": {
                     "application/json": {
                         "schema": {"type": "array", "items": ref("Draft"), "maxItems": schemas.MAX_ENTRIES},
-                        "example": [DRAFT, DELAYED],
+                        "example": [DRAFT, LATER],
                     },
                 },
                 **_BATCH_EXTENSION,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import html
+import itertools
 import json
+import os
 import re
+import select
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.harness.ci import missing
 
@@ -96,6 +101,74 @@ def screenshot(page: bytes, width: int, height: int, target: Path) -> None:
         _run(width, f"--screenshot={target}", url, height=height)
 
 
+def evaluated(url: str, script: str, seconds: float = 300) -> Any:
+    """What ``script``, an expression of JavaScript, gives on the page at ``url``, once its promise is fulfilled.
+
+    The browser is controlled by its DevTools protocol over pipes: https://chromedevtools.github.io/devtools-protocol/
+    """
+    orders_read, orders = os.pipe()
+    answers, answers_written = os.pipe()
+    # Chromium reads from the file descriptor 3 and writes to 4, so that neither may be a source.
+    ends = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (orders_read, answers_written)]
+    with tempfile.TemporaryDirectory(prefix="babelgate-browser-", ignore_cleanup_errors=True) as profile:
+        command = _command(profile, 1200, "--remote-debugging-pipe", "about:blank")
+        moved = ["bash", "-c", f'exec "$@" 3<&{ends[0]} 4>&{ends[1]}', "bash", *command]
+        process = subprocess.Popen(moved, pass_fds=ends, stderr=subprocess.DEVNULL)
+        for each in (orders_read, answers_written, *ends):
+            os.close(each)
+        try:
+            with os.fdopen(orders, "wb", buffering=0) as writer, os.fdopen(answers, "rb", buffering=0) as reader:
+                return _DevTools(writer, reader, time.monotonic() + seconds).evaluated(url, script)
+        finally:
+            process.kill()
+            process.wait()
+
+
+class _DevTools:
+    """One conversation with a browser, until ``deadline`` of the monotonic clock."""
+
+    def __init__(self, writer: IO[bytes], reader: IO[bytes], deadline: float) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._deadline = deadline
+        self._left = b""
+        self._orders = itertools.count(1)
+
+    def evaluated(self, url: str, script: str) -> Any:
+        target = self._order("Target.createTarget", url="about:blank")["targetId"]
+        self._session = {"sessionId": self._order("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
+        self._order("Page.enable")
+        self._order("Page.navigate", url=url)
+        while self._message().get("method") != "Page.loadEventFired":
+            pass
+        found = self._order("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"]["value"]
+
+    _session: Mapping[str, str] = {}
+
+    def _order(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self._orders)
+        order = {"id": number, "method": method, "params": params, **self._session}
+        self._writer.write(json.dumps(order).encode() + b"\0")
+        while (message := self._message()).get("id") != number:
+            pass
+        assert "error" not in message, message
+        result: dict[str, Any] = message["result"]
+        return result
+
+    def _message(self) -> dict[str, Any]:
+        while b"\0" not in self._left:
+            waited = select.select([self._reader], [], [], max(self._deadline - time.monotonic(), 0))[0]
+            assert waited, "the browser did not answer in time"
+            data = self._reader.read(65_536)
+            assert data, "the browser has ended"
+            self._left += data
+        text, _, self._left = self._left.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        return message
+
+
 @contextmanager
 def _opened(text: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="babelgate-page-") as folder:
@@ -106,19 +179,23 @@ def _opened(text: str) -> Iterator[str]:
 
 def _run(width: int, *arguments: str, height: int = 4000) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory(prefix="babelgate-browser-", ignore_cleanup_errors=True) as profile:
-        command = [
-            chromium(),
-            "--headless",
-            # Neither a sandbox nor shared memory can be counted on in a container; the page is ours.
-            "--no-sandbox",
-            "--disable-dev-shm-usage",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            "--no-first-run",
-            f"--user-data-dir={profile}",
-            f"--window-size={width},{height}",
-            *arguments,
-        ]
+        command = _command(profile, width, *arguments, height=height)
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PAGE_SECONDS, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended
+
+
+def _command(profile: str, width: int, *arguments: str, height: int = 4000) -> list[str]:
+    return [
+        chromium(),
+        "--headless",
+        # Neither a sandbox nor shared memory can be counted on in a container; the page is ours.
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--no-first-run",
+        f"--user-data-dir={profile}",
+        f"--window-size={width},{height}",
+        *arguments,
+    ]
