@@ -11,7 +11,7 @@ import pytest
 from tests.harness.browser import evaluated
 from tests.harness.gateway import gateway
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.browser
 
 EXECUTE = """
 (async () => {
