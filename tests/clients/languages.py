@@ -103,8 +103,9 @@ LANGUAGES = [
         build=[
             # NuGet keeps a version that it once unpacked.
             ["rm", "-rf", "dist", "conformance/obj/packages"],
-            ["./dotnet", "pack", "src", "-nologo", "-c", "Release", "-o", "dist"],
-            ["./dotnet", "build", "conformance", "-nologo", "-c", "Release", "-o", "conformance/bin"],
+            # What builds it in a project of a user may be a newer compiler, whose warnings are none of the user's.
+            ["./dotnet", "pack", "src", "-nologo", "-warnaserror", "-c", "Release", "-o", "dist"],
+            ["./dotnet", "build", "conformance", "-nologo", "-warnaserror", "-c", "Release", "-o", "conformance/bin"],
         ],
         package="dist/*.nupkg",
         run=["./dotnet", "conformance/bin/Conformance.dll"],

@@ -149,7 +149,8 @@ def php(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:
 def java(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:
     # What Maven has fetched is at hand, and what it installs goes away with the test.
     repository = project.folder.parent / "repository"
-    subprocess.run(["cp", "-al", MAVEN, repository], check=True)
+    copies = 'cp -al "$0" "$1" 2>/dev/null || { rm -rf "$1"; cp -a "$0" "$1"; }'
+    subprocess.run(["sh", "-c", copies, MAVEN, repository], check=True)
     project.set(MAVEN_OPTS=f"-Dmaven.repo.local={repository}")
     (dependency,) = blocks(project.readme, "xml")
     project.write("pom.xml", POM.format(dependency=dependency))
