@@ -14,6 +14,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+from azure.servicebus._common import mgmt_handlers
+from azure.servicebus._common.constants import MGMT_REQUEST_FROM_SEQUENCE_NUMBER as _FROM
+from azure.servicebus._common.constants import MGMT_REQUEST_MAX_MESSAGE_COUNT as _COUNT
+from azure.servicebus._common.constants import REQUEST_RESPONSE_PEEK_OPERATION
 
 from app import envelope
 from app.brokers import cursor as cursors
@@ -23,9 +27,12 @@ from app.brokers.servicebus.link import LockedMessage, ReceiveLink
 from app.brokers.servicebus.locks import QueueLocks
 from app.brokers.servicebus.message import AmqpMessage, read
 from app.brokers.servicebus.queue import NATIVE_DEAD, ServiceBusQueue
+from app.brokers.servicebus.typed import typed_properties
 from app.errors import InvalidParameter
 from app.runtime import turns
 from app.runtime.cache import Cache
+
+_PEEKED: Any = mgmt_handlers.peek_op
 
 MAX_PEEKED = 250
 """Messages of one peek."""
@@ -72,13 +79,28 @@ class ServiceBusDeadLetters:
     async def peek(self, entity: str, limit: int, sequence: int) -> list[AmqpMessage]:
         """At most ``limit`` messages of ``entity`` from the sequence number ``sequence`` on, in their order."""
 
-        async def peek(receiver: Any) -> Any:
-            return await receiver.peek_messages(
-                limit, sequence_number=sequence, timeout=self._connections.timeout_seconds
+        async def peek(receiver: Any) -> list[tuple[Any, Mapping[str, bytes]]]:
+            def answered(
+                status: int, message: Any, description: Any, amqp_transport: Any
+            ) -> list[tuple[Any, Mapping[str, bytes]]]:
+                # As the client library's own peek reads it, with the types that it drops.
+                parsed = _PEEKED(status, message, description, receiver, amqp_transport) or []
+                entries = message.value[b"messages"] if parsed else ()
+                return [
+                    (each._message, typed_properties(entry[b"message"]))
+                    for each, entry in zip(parsed, entries, strict=True)
+                ]
+
+            request = {_FROM: receiver._amqp_transport.AMQP_LONG_VALUE(sequence), _COUNT: limit}
+            receiver._populate_message_properties(request)
+            asking = receiver._mgmt_request_response_with_retry
+            found: list[tuple[Any, Mapping[str, bytes]]] = await asking(
+                REQUEST_RESPONSE_PEEK_OPERATION, request, answered, timeout=self._connections.timeout_seconds
             )
+            return found
 
         found = await self._connections.call("manage", entity, peek, writes=False)
-        return await turns.mapped(lambda each: read(each._message), found)
+        return await turns.mapped(lambda each: read(*each), found)
 
     async def remove(self, records: Sequence[DeadRecord]) -> list[bool]:
         """Remove ``records``; whether this call has removed each."""

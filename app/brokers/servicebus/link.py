@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from azure.servicebus._pyamqp.error import AMQPException
 
 from app.brokers.bounded import GRACE_SECONDS
 from app.brokers.servicebus.message import AmqpMessage, read
+from app.brokers.servicebus.typed import typed_properties
 from app.runtime import turns
 
 _LISTEN_SECONDS = 0.1
@@ -44,6 +45,10 @@ class ReceiveLink:
         self._amqp = receiver._handler
         self._link = self._amqp._link
         self._drained = False
+        self._typed: dict[int, Mapping[str, bytes]] = {}
+        """The typed properties of the messages that arrived, by the id of their delivery."""
+        self._transferred = self._link._incoming_transfer
+        self._link._incoming_transfer = self._transfer
         # The client library drops this frame.
         self._link._incoming_flow = self._flow
 
@@ -76,7 +81,7 @@ class ReceiveLink:
         finally:
             self._receiver._receive_context.clear()
         taken = [arrived.get_nowait() for _ in range(arrived.qsize())]
-        return await turns.mapped(_received, taken)
+        return await turns.mapped(self._received, taken)
 
     async def give_back(self, delivery_id: int, tag: bytes, seconds: float) -> None:
         """Make a delivery available at once, uncounted. Raises the client library's errors."""
@@ -90,17 +95,26 @@ class ReceiveLink:
             self._link.get_state()
             await self._amqp._connection.listen(wait=seconds)
 
+    async def _transfer(self, frame: Any) -> None:
+        """A part of a message, the last one unless ``frame[5]``. The first has the id of the delivery in ``frame[1]``,
+        and all have bytes in ``frame[11]``."""
+        if not frame[5]:
+            before = self._link._received_payload
+            typed = typed_properties(b"".join((before, frame[11])) if before else frame[11])
+            if typed:
+                self._typed[(frame if frame[1] is not None else self._link._first_frame)[1]] = typed
+        await self._transferred(frame)
+
+    def _received(self, taken: tuple[Any, Any]) -> LockedMessage:
+        frame, message = taken
+        tag = bytes(frame[2] or b"")
+        # A message that is removed by its receive has no lock.
+        token = UUID(bytes_le=tag) if len(tag) == _TOKEN_BYTES else UUID(int=0)
+        return LockedMessage(token, frame[1], tag, read(message, self._typed.pop(frame[1], {})))
+
     async def _flow(self, frame: Any) -> None:
         """The state of the link as the service tells it: handle, delivery count and credit are fields 4 to 6."""
         if frame[4] is not None and frame[5] is not None:
             self._link.delivery_count = frame[5]
             self._link.current_link_credit = frame[6] or 0
             self._drained = self._drained or not frame[6]
-
-
-def _received(taken: tuple[Any, Any]) -> LockedMessage:
-    frame, message = taken
-    tag = bytes(frame[2] or b"")
-    # A message that is removed by its receive has no lock.
-    token = UUID(bytes_le=tag) if len(tag) == _TOKEN_BYTES else UUID(int=0)
-    return LockedMessage(token, frame[1], tag, read(message))

@@ -17,6 +17,7 @@ from msgspec import Struct
 from app.brokers.binding import NO_HEADERS, Outgoing
 from app.brokers.envelope_fields import envelope_fields
 from app.brokers.servicebus.queue import ServiceBusQueue
+from app.brokers.servicebus.typed import encoded
 from app.envelope.broker_properties import http_date
 
 VERSION = "bq-schema-version"
@@ -181,8 +182,8 @@ def native(body: bytes, fields: Fields) -> Native:
     return Native(made, bytes(payload), fields.get("session_id") or partition_key)
 
 
-def read(message: Any) -> AmqpMessage:
-    """A message of the client library's AMQP engine, as it was received or peeked."""
+def read(message: Any, typed: Mapping[str, bytes]) -> AmqpMessage:
+    """A message of the client library's AMQP engine, as it was received or peeked. ``typed``: see typed_properties."""
     annotations = message.message_annotations or {}
     native_properties = message.properties
     header = message.header
@@ -199,11 +200,12 @@ def read(message: Any) -> AmqpMessage:
                 version = value if name == VERSION else version
             elif name in _DEAD:
                 dead[name] = _text(value) or ""
-            elif isinstance(value, bytes | str):
-                headers[name] = _text(value) or ""
             else:
-                others[name] = _typed(value)
-                if value is not None:
+                if (kept := typed.get(name)) is not None:
+                    others[name] = encoded(kept)
+                if isinstance(value, bytes | str):
+                    headers[name] = _text(value) or ""
+                elif value is not None:
                     headers[name] = str(value).lower() if isinstance(value, bool) else str(value)
     fields: Fields = {}
     foreign: Fields = {}

@@ -47,7 +47,7 @@ def test_attempts_reconciliation(one: ServiceBusBinding) -> None:
         with suite.judged("asb", f"attempts_reconciliation {case['name']}"):
             # The suite counts deliveries from 1. On the wire the count is of those before, from 0.
             count = max(case["delivery_count"] - 1, 0)
-            found = read(Message(header=Header(delivery_count=count), data=[b"{}"]))
+            found = read(Message(header=Header(delivery_count=count), data=[b"{}"]), {})
             assert route.attempts(case["body_attempts"], found.count) == case["expected_attempts"]
 
 
@@ -58,7 +58,7 @@ def test_schema_version_gate() -> None:
             value = case.get("value")
             given = value.encode() if isinstance(value, str) else value
             properties: dict[Any, Any] = {} if case.get("absent") else {b"bq-schema-version": given}
-            found = read(Message(application_properties=properties, data=[b"{}"]))
+            found = read(Message(application_properties=properties, data=[b"{}"]), {})
             assert (found.version is not None) == (case["expect"] == "reject")
 
 

@@ -13,13 +13,15 @@ import aiohttp
 import pytest
 from aiohttp._websocket.reader import WebSocketDataQueue
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
-from azure.servicebus._common import constants
+from azure.servicebus._common import constants, mgmt_handlers
+from azure.servicebus._pyamqp import _decode as decoding
 from azure.servicebus._pyamqp import _encode as encoding
 from azure.servicebus._pyamqp import error, performatives
 from azure.servicebus._pyamqp import message as messages
 from azure.servicebus._pyamqp.aio import _client_async as clients
 from azure.servicebus._pyamqp.aio import _connection_async as connections
 from azure.servicebus._pyamqp.aio import _link_async as links
+from azure.servicebus._pyamqp.aio import _receiver_async as receivers
 from azure.servicebus._pyamqp.aio import _session_async as sessions
 from azure.servicebus._pyamqp.aio import _transport_async as transports
 from azure.servicebus._pyamqp.constants import LinkState
@@ -31,6 +33,9 @@ PARTS = [
     (ServiceBusReceiver, "_renew_locks", "locks.py renews several locks in one request"),
     (ServiceBusReceiver, "_create_handler", "client.py opens without pauses"),
     (ServiceBusSender, "_create_handler", "client.py opens without pauses"),
+    (ServiceBusReceiver, "_mgmt_request_response_with_retry", "dead_letters.py peeks"),
+    (ServiceBusReceiver, "_populate_message_properties", "dead_letters.py peeks"),
+    (receivers.ReceiverLink, "_incoming_transfer", "link.py sees the bytes of a message"),
     (clients.ReceiveClientAsync, "settle_messages_async", "link.py gives a delivery back uncounted"),
     (clients.AMQPClientAsync, "auth_complete_async", "link.py renews the access token"),
     (clients.AMQPClientAsync, "client_ready_async", "client.py opens without pauses"),
@@ -45,6 +50,8 @@ PARTS = [
     (PyamqpTransportAsync, "create_servicebus_exception", "link.py translates errors of the engine"),
     (clients.SendClientAsync, "send_message_async", "publish.py sends encoded messages"),
     (encoding, "encode_payload", "message.py encodes a message once"),
+    (encoding, "_ENCODE_MAP", "typed.py writes encoded values"),
+    (decoding, "_DECODE_BY_CONSTRUCTOR", "typed.py reads characters and decimals"),
     (messages, "BatchMessage", "publish.py makes a batch"),
     (error, "AMQPException", "link.py and errors.py name it"),
     (constants, "MGMT_RESPONSE_MESSAGE_EXPIRATION", "locks.py reads the answer to a renewal"),
@@ -69,6 +76,14 @@ SOURCES: list[tuple[Callable[..., Any], str, str]] = [
     (transports.WebSocketTransportAsync.connect, "self.session = ", "client.py closes it"),
     (transports.WebSocketTransportAsync.connect, "self.sock = ", "client.py closes it"),
     (aiohttp.ClientWebSocketResponse.close, "self._response.close()", "client.py closes it"),
+    (
+        mgmt_handlers.peek_op,
+        "amqp_transport.parse_received_message(",
+        "dead_letters.py reads a peek as the client does",
+    ),
+    (PyamqpTransportAsync.parse_received_message, 'm[b"message"]', "dead_letters.py reads the types of a peek"),
+    (receivers.ReceiverLink._incoming_transfer, "self._received_payload.extend(frame[11])", "link.py joins its parts"),
+    (receivers.ReceiverLink._incoming_transfer, "self._first_frame = frame", "link.py takes the delivery's id"),
     (sessions.Session._incoming_flow, "frame[4]", "link.py reads handle, delivery count and credit of a flow"),
     (PyamqpTransportAsync.enhanced_message_received_async, "_received_messages.put((frame, message))", "link.py"),
     (ServiceBusSender._open, "self._max_message_size_on_link = ", "publish.py names the limit"),
