@@ -178,6 +178,22 @@ class TestAttempts:
         assert (data(again), again.attempts) == ({"n": 1}, 1)
         assert await process.ack(again) == [None]
 
+    async def test_a_wall_clock_that_steps_ends_no_lease(self, world: World) -> None:
+        """Acks in time are done. The processes of a SQLite file share deadlines by the wall clock of their machine."""
+        stepped = 0
+        process = await world.process(clock=lambda: now_ms() + stepped)
+        await process.publish_all([{"n": n} for n in range(2)])
+        behind, ahead = await process.take(2, 60)
+        stepped = -600_000
+        assert await process.ack(behind) == [None]
+        stepped = 600_000
+        if world.broker.embedded:
+            assert kinds(await process.ack(ahead)) == [LeaseLost]
+            again = await process.one()
+            assert (data(again), again.attempts) == (data(ahead), 1)
+            ahead = again
+        assert await process.ack(ahead) == [None]
+
     async def test_extends_add_up_to_nothing_and_the_last_one_counts(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})
