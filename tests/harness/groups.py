@@ -99,7 +99,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/openapi_tools.py": ("document",),
     "tests/harness/spark_cluster.py": ("pipeline",),
     "tests/http/": (*BROKERS, "http"),
-    "tests/official/": ("artemis", "pulsar", "rabbitmq", "servicebus"),
+    "tests/official/": ("artemis", "kafka", "pulsar", "rabbitmq", "servicebus"),
     "tests/suites/": BROKERS,
     **{beginning: (group,) for beginning, group in TESTS.items() if group not in ("http", "processes", "document")},
     **{f"app/brokers/{kind}/": (kind,) for kind in BROKERS},

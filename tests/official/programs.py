@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.brokers.artemis.server import HOME as ARTEMIS
+from tests.brokers.kafka.server import HOME as KAFKA
 from tests.brokers.pulsar.server import HOME as PULSAR
 from tests.harness.ci import missing
 from tests.harness.java import BROKERS, SMALL, fetch_jars, java
@@ -32,6 +33,7 @@ _HOME = BROKERS / "official"
 _JARS = _HOME / "jars"
 _CLASSES = {
     "artemis": ("Artemis", f"{ARTEMIS}/*"),
+    "kafka": ("Kafka", f"{KAFKA}/*"),
     "pulsar": ("Pulsar", f"{PULSAR}/lib/*"),
     "rabbitmq": ("RabbitMq", ""),
     "servicebus": ("ServiceBus", ""),
@@ -59,7 +61,7 @@ def build() -> None:
     find them missing."""
     _HOME.mkdir(parents=True, exist_ok=True)
     if shutil.which("go") and not _is_built("go"):
-        command = ["go", "build", "-o", f"{_HOME / 'go'}/", "./artemis", "./pulsar", "./rabbitmq", "./servicebus"]
+        command = ["go", "build", "-o", f"{_HOME / 'go'}/", *(f"./{kind}" for kind in _CLASSES)]
         _run(command, _SOURCES / "go", _GO)
         _keep("go")
     if shutil.which("mvn") and shutil.which("javac") and not _is_built("java"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
@@ -15,7 +16,6 @@ from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, wi
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.consumer import GroupConsumer
-from app.brokers.kafka.consumer_thread import GROUP
 from app.brokers.kafka.dead_letters import KafkaDeadLetters
 from app.brokers.kafka.inspect import KafkaInspector
 from app.brokers.kafka.message import projected
@@ -47,12 +47,12 @@ def _queue(queue: NativeQueue) -> KafkaQueue:
     return queue.options_as(KafkaQueue)
 
 
-def _traced(kind: str, handle: str | None) -> Mapping[str, str | int]:
+def _traced(group: str, kind: str, handle: str | None) -> Mapping[str, str | int]:
     """The attributes of a span: the consumer group, but not of a send, and where the record of ``handle`` is.
 
     https://opentelemetry.io/docs/specs/semconv/messaging/kafka/ (release 1.45).
     """
-    traced: dict[str, str | int] = {} if kind == "send" else {"messaging.consumer.group.name": GROUP}
+    traced: dict[str, str | int] = {} if kind == "send" else {"messaging.consumer.group.name": group}
     # A token may be older than the route to this broker, and have the handle of another one.
     *_, partition, offset = ("", "", *(handle or "").split("."))
     if partition.isdecimal() and offset.isdecimal():
@@ -73,6 +73,7 @@ class KafkaBinding:
         self.name = name
         self.timeout_seconds = timeout_seconds
         self._clock = clock
+        self._group = settings.group
         self._admin = KafkaAdmin(name, settings.client, timeout_seconds)
         self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
         self._copier = KafkaProducer(name, settings.client, timeout_seconds, self._admin, COPY_SECONDS)
@@ -81,7 +82,9 @@ class KafkaBinding:
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
         self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
-        self._inspector = KafkaInspector(self._admin, self._reader, self._dead_letters, self._leased, clock)
+        self._inspector = KafkaInspector(
+            settings.group, self._admin, self._reader, self._dead_letters, self._leased, clock
+        )
 
     @property
     def reinjected(self) -> int:
@@ -91,7 +94,7 @@ class KafkaBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.kafka.options.queue_of`."""
         queue = queue_of(name, options)
-        return NativeQueue(queue.name, queue, queue.dead, traced=_traced)
+        return NativeQueue(queue.name, queue, queue.dead, traced=partial(_traced, self._group))
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The longest delay is that of the last retry tier of the route."""
@@ -117,7 +120,7 @@ class KafkaBinding:
         loop = asyncio.get_running_loop()
         until = loop.time() + OPEN_SECONDS - 0.5
         await self._admin.probe(until - loop.time())
-        await self._admin.commits.find_coordinator(GROUP, until - loop.time())
+        await self._admin.commits.find_coordinator(self._group, until - loop.time())
 
     async def close(self) -> None:
         """Leave the groups: other members get the partitions, with all that was not acked."""

@@ -16,16 +16,15 @@ from app.brokers.bounded import signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.commits import AckCommit, Committer
 from app.brokers.kafka.committed import Position
-from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, client_settings
+from app.brokers.kafka.consumer_thread import MOST_READY, ConsumerThread, client_settings
 from app.brokers.kafka.emptiness import Emptiness
-from app.brokers.kafka.errors import error_of
-from app.brokers.kafka.membership import ABSENT_SECONDS, guard
+from app.brokers.kafka.membership import ABSENT_SECONDS, ENDS_MEMBERS, Failure, failure_of, guard
 from app.brokers.kafka.message import delivery_of
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.partitions import HIDING_SECONDS, LINGER_SECONDS, Partition, TopicInUse
 from app.brokers.kafka.reader import KafkaReader
 from app.brokers.kafka.url import KafkaSettings
-from app.errors import BrokerUnavailable, LeaseLost
+from app.errors import LeaseLost
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
@@ -58,11 +57,10 @@ class GroupConsumer:
         self._waiting = 0
         self._leasing: dict[TopicInUse, None] = {}
         """The topics with leases, and some that had them."""
-        self._emptiness = Emptiness(broker, admin, reader, timeout_seconds)
+        self._emptiness = Emptiness(broker, settings.group, admin, reader, timeout_seconds)
         self._guarding: asyncio.Task[None] | None = None
         self._thread: ConsumerThread | None = None
-        self._failure: str | None = None
-        """The reason why the last member failed; a new text each time."""
+        self._failure: Failure | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._commits = Committer(broker, timeout_seconds, self._make_room)
 
@@ -102,7 +100,7 @@ class GroupConsumer:
         try:
             while True:
                 if self._failure is not None and self._failure is not before:
-                    raise BrokerUnavailable(self._broker, self._failure)
+                    raise self._failure.error(self._broker)
                 topic = self._use(queue, topic)
                 if taken := self._take(topic, limit):
                     return taken
@@ -247,10 +245,12 @@ class GroupConsumer:
 
     def _subscribe(self) -> None:
         if self._thread is None:
+            if self._failure is not None and self._failure.until > asyncio.get_running_loop().time():
+                raise self._failure.error(self._broker)
             thread = ConsumerThread(self._settings, self._incremental, lambda: next(self._numbers), self._hear)
             self._thread = self._commits.thread = thread
             if self._guarding is None:
-                has_group = partial(self._admin.commits.is_answered, GROUP)
+                has_group = partial(self._admin.commits.is_answered, self._settings["group.id"])
                 lost = partial(self._failed, TimeoutError(f"it had no group for {ABSENT_SECONDS:g} s"))
                 self._guarding = asyncio.create_task(guard(self._is_healthy, has_group, lost))
         self._thread.subscribe(sorted(self._topics))
@@ -364,7 +364,7 @@ class GroupConsumer:
     def _arrive(self, messages: Sequence[Any]) -> None:
         for message in messages:
             error = message.error()
-            if error is not None and error.code() == KafkaError._FATAL:
+            if error is not None and error.code() in ENDS_MEMBERS:
                 self._failed(KafkaException(error))
                 return
             topic = self._topics.get(message.topic())
@@ -386,9 +386,8 @@ class GroupConsumer:
 
     def _failed(self, error: BaseException) -> None:
         """The client is useless, for example fenced: all leases are lost, and the next reserve makes another one."""
-        cause = error_of(error)
-        self._failure = f"the member of the consumer group has failed: {error if cause is None else cause.str()}"
-        _throttled.warning("the member of the consumer group has failed", broker=self._broker, error=self._failure)
+        self._failure = failure_of(error, self._settings["group.id"], asyncio.get_running_loop().time())
+        _throttled.warning("the member of the consumer group has failed", broker=self._broker, error=self._failure.text)
         if self._thread is not None:
             self._thread.close()
         self._thread = self._commits.thread = None

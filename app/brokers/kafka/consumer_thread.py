@@ -21,9 +21,6 @@ from app.brokers.kafka.errors import error_of
 from app.brokers.kafka.membership import STATISTICS_MS, Membership, generation_of
 from app.brokers.kafka.url import KafkaSettings
 
-GROUP = "babelqueue"
-"""The SDKs of BabelQueue consume in this group."""
-
 MOST_READY = 1_000
 """Records of a partition that wait in this process before it pauses."""
 
@@ -283,7 +280,7 @@ def client_settings(settings: KafkaSettings, timeout_seconds: float) -> dict[str
     """The configuration of a member of the group. Its answers come within ``timeout_seconds``."""
     made: dict[str, Any] = {
         **settings.client,
-        "group.id": GROUP,
+        "group.id": settings.group,
         "group.protocol": settings.group_protocol,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",

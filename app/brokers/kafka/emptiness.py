@@ -10,7 +10,6 @@ from msgspec import Struct
 from app.brokers.bounded import within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.committed import Position
-from app.brokers.kafka.consumer_thread import GROUP
 from app.brokers.kafka.ends import LogEnds
 from app.brokers.kafka.partitions import AckedOffsets, TopicInUse
 from app.brokers.kafka.reader import KafkaReader
@@ -88,8 +87,9 @@ class Look(Struct):
 class Emptiness:
     """Asks the cluster, for all receives of a process. ``now``: a time of the loop."""
 
-    def __init__(self, broker: str, admin: KafkaAdmin, reader: KafkaReader, timeout_seconds: float) -> None:
+    def __init__(self, broker: str, group: str, admin: KafkaAdmin, reader: KafkaReader, timeout_seconds: float) -> None:
         self._broker = broker
+        self._group = group
         self._admin = admin
         self._reader = reader
         self._ends = LogEnds(admin, timeout_seconds / 2)
@@ -104,7 +104,7 @@ class Emptiness:
         assigned = frozenset(topic.partitions)
         others = [(name, number) for number in ends if number not in assigned]
         left = until - loop.time()
-        committed = await within(left, self._broker, self._admin.commits.of(GROUP, others)) if others else {}
+        committed = await within(left, self._broker, self._admin.commits.of(self._group, others)) if others else {}
         unacked, stalled = set(), set()
         for position in others:
             offset, metadata = committed.get(position, (0, ""))

@@ -17,9 +17,6 @@ from app.brokers.kafka.reader import KafkaReader
 from app.brokers.kafka.retry import GROUP as RETRY_GROUP
 from app.clock import Clock
 
-GROUP = "babelqueue"
-"""The group of consumers, ours and those of the SDKs of BabelQueue."""
-
 Leased = Callable[[KafkaQueue], Mapping[int, Collection[int]]]
 """The offsets of a topic that this process has leased, by partition."""
 
@@ -48,8 +45,16 @@ class KafkaInspector:
     """Looks at the queues of one cluster."""
 
     def __init__(
-        self, admin: KafkaAdmin, reader: KafkaReader, dead_letters: KafkaDeadLetters, leased: Leased, clock: Clock
+        self,
+        group: str,
+        admin: KafkaAdmin,
+        reader: KafkaReader,
+        dead_letters: KafkaDeadLetters,
+        leased: Leased,
+        clock: Clock,
     ) -> None:
+        """``group``: the name of the consumer group."""
+        self._group = group
         self._admin = admin
         self._reader = reader
         self._dead_letters = dead_letters
@@ -101,7 +106,7 @@ class KafkaInspector:
         return sum(map(len, self._leased(queue).values()))
 
     async def _ranges(self, queue: KafkaQueue) -> dict[Position, _Range]:
-        bounds, committed = await self._bounds(GROUP, [queue.name])
+        bounds, committed = await self._bounds(self._group, [queue.name])
         leased = self._leased(queue)
         return {
             position: _Range(

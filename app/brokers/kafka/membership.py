@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
+
+from app.brokers.kafka.errors import error_of
+from app.errors import BrokerUnavailable
 
 STATISTICS_MS = 1_000
 """How often a client reports the state of its group: only its statistics do."""
@@ -53,6 +56,13 @@ def generation_of(consumer: Consumer) -> int:
     return int.from_bytes(metadata[7:11], "little", signed=True) if metadata.startswith(b"CGMDv2:") else 0
 
 
+ENDS_MEMBERS = frozenset({KafkaError._FATAL, KafkaError.INCONSISTENT_GROUP_PROTOCOL})
+"""Codes of errors after which a member is of no use."""
+
+_REFUSED_SECONDS = 5.0
+"""The pause after a group took no member."""
+
+
 class Membership:
     """What is known of a client's place in its group. Used by the thread of the client; others may ask.
 
@@ -90,6 +100,36 @@ class Membership:
     def is_healthy(self) -> bool:
         """Whether the client is a member, or waits in a group that makes its members wait."""
         return self.is_proven() or (self._classic and self._now() - self._connected_at <= PROOF_SECONDS)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why the last member failed. ``until``: when another one may begin, a time of the loop; ``refused``: the group
+    takes none, although it answers."""
+
+    text: str
+    until: float
+    refused: bool
+
+    def error(self, broker: str) -> BrokerUnavailable:
+        """The error of a receive."""
+        made = BrokerUnavailable(broker, self.text)
+        made.answered = self.refused
+        return made
+
+
+def failure_of(error: BaseException, group: str, now: float) -> Failure:
+    """What is said of a member of ``group`` that failed with ``error``, and of another one before it begins."""
+    cause = error_of(error)
+    text = str(error) if cause is None else cause.str()
+    if cause is not None and cause.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+        reason = f"the consumer group {group!r} has members without the assignor of group_protocol classic, such as "
+        reason += "kafkajs. Set group_protocol of the broker to consumer, or its group to a name of its own"
+    elif KafkaError(KafkaError.GROUP_ID_NOT_FOUND).str() in text:
+        reason = f"the consumer group {group!r} has a member that can share it with no other client, such as kafka-go. "
+        reason += "Stop that member, or set group of the broker to a name of its own, for queues that no SDK consumes"
+    else:
+        return Failure(f"the member of the consumer group has failed: {text}", now, False)
+    return Failure(f"{reason} ({text})", now + _REFUSED_SECONDS, True)
 
 
 class Watchdog:

@@ -13,6 +13,9 @@ from app.brokers.options import BOOLEAN, TEXT, OptionMap, OptionReader, choice
 from app.brokers.url import Tls, read_tls, read_url
 from app.errors import ConfigError
 
+GROUP = "babelqueue"
+"""The group of the SDKs of BabelQueue."""
+
 _FORM = "kafka[+ssl]://[user[:password]@]host[:port][,host[:port]…]"
 _PORT = 9092
 
@@ -27,6 +30,7 @@ class KafkaSettings:
 
     ``client``: the configuration that all clients of librdkafka share: addresses, TLS and credentials.
     ``group_protocol``: how the members of the consumer group agree: ``consumer`` (KIP-848) needs brokers from 4.0.
+    ``group``: the name of the consumer group, by default that of the SDKs of BabelQueue.
     ``instance_id``: the name of a static member, which keeps its partitions over a restart; None: a new member. Only
     with ``group_protocol`` "consumer".
     ``reinject``: this gateway moves records back from the retry tiers; otherwise another program does.
@@ -35,6 +39,7 @@ class KafkaSettings:
     servers: str
     client: Mapping[str, Any] = field(repr=False)
     group_protocol: Protocol
+    group: str
     instance_id: str | None
     reinject: bool
     tls: Tls | None
@@ -62,6 +67,7 @@ def settings_of(url: str, options: Mapping[str, Any]) -> KafkaSettings:
         servers=servers,
         client=client,
         group_protocol=protocol,
+        group=given.read("group", TEXT, GROUP),
         instance_id=given.read("instance_id", TEXT, "") or None,
         reinject=given.read("reinject", BOOLEAN, True),
         tls=tls,

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from app.brokers.kafka.binding import KafkaBinding, connect
-from app.brokers.kafka.consumer_thread import GROUP
 from app.brokers.kafka.options import KafkaQueue, queue_of
+from app.brokers.kafka.url import GROUP
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.clock import now_ms
 from tests.brokers.kafka.server import KafkaServer, kafka

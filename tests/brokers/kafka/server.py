@@ -18,7 +18,8 @@ from tests.harness.ci import missing
 from tests.harness.java import BROKERS, SMALL, JavaServer, archive_classes, archived, fetch_jars, java
 from tests.harness.local import free_port
 
-_HOME = BROKERS / "kafka"
+HOME = BROKERS / "kafka"
+"""The jars of the server, and of the client for Java."""
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -108,14 +109,14 @@ class KafkaServer(JavaServer):
         return f"kafka://127.0.0.1:{self.port}/"
 
     def command(self) -> Sequence[str]:
-        if not _HOME.exists():
+        if not HOME.exists():
             missing(self.title, "fetch it with: python -m tests.brokers.kafka.server")
         settings = f"-Dlog4j2.configurationFile={self._logging}"
-        program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{_HOME}/*"]
+        program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{HOME}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
             subprocess.run([java(), *program, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
-        options = archived(_HOME) if self.options is None else self.options
+        options = archived(HOME) if self.options is None else self.options
         return [java(), *options, *program, "kafka.Kafka", str(self._properties)]
 
     def answers(self) -> bool:
@@ -145,5 +146,5 @@ def kafka(
 
 
 if __name__ == "__main__":
-    fetch_jars(Path(__file__).with_name("pom.xml"), _HOME)
-    archive_classes(_HOME, KafkaServer)
+    fetch_jars(Path(__file__).with_name("pom.xml"), HOME)
+    archive_classes(HOME, KafkaServer)

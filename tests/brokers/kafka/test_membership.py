@@ -14,10 +14,9 @@ from app.brokers.binding import Delivery, NativeQueue, Outgoing
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.binding import KafkaBinding
 from app.brokers.kafka.consumer import GroupConsumer
-from app.brokers.kafka.consumer_thread import GROUP
 from app.brokers.kafka.emptiness import JOIN_SECONDS
 from app.brokers.kafka.reader import KafkaReader
-from app.brokers.kafka.url import settings_of
+from app.brokers.kafka.url import GROUP, settings_of
 from app.errors import BrokerUnavailable, LeaseLost
 from tests.brokers.kafka.harness import STANDARD, binding, create, settings
 from tests.brokers.kafka.server import KafkaServer

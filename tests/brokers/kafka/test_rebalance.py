@@ -13,7 +13,7 @@ import pytest
 
 from app.brokers.binding import Delivery, NativeQueue, Outgoing
 from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.consumer_thread import GROUP
+from app.brokers.kafka.url import GROUP
 from app.errors import BrokerUnavailable, ConfigError, LeaseLost
 from tests.brokers.kafka.harness import STANDARD, binding, create, set_heartbeats
 from tests.brokers.kafka.server import KafkaServer

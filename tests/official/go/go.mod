@@ -7,6 +7,7 @@ require (
 	github.com/Azure/go-amqp v1.7.0
 	github.com/apache/pulsar-client-go v0.19.0
 	github.com/rabbitmq/amqp091-go v1.16.0
+	github.com/segmentio/kafka-go v0.4.51
 	github.com/sirupsen/logrus v1.9.3
 )
 

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from app.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, Watchdog
+from app.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, Watchdog, failure_of
 
 
 class Clock:
@@ -91,3 +92,25 @@ def test_a_member_begins_anew() -> None:
     clock.now += ABSENT_SECONDS
     watchdog.reset()
     assert not watchdog.is_absent(answered=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "advice"),
+    [
+        (
+            KafkaError._FATAL,
+            f"Fatal error: {KafkaError(KafkaError.GROUP_ID_NOT_FOUND).str()}",
+            "set group of the broker",
+        ),
+        (KafkaError.INCONSISTENT_GROUP_PROTOCOL, "JoinGroup failed", "Set group_protocol of the broker to consumer"),
+        (KafkaError._FATAL, "Fatal error: fenced", None),
+    ],
+)
+def test_a_group_that_takes_no_member_says_what_to_set_and_is_asked_again_later(
+    code: int, text: str, advice: str | None
+) -> None:
+    failure = failure_of(KafkaException(KafkaError(code, text)), "babelqueue", 10)
+    error = failure.error("kafka")
+    assert text in str(error)
+    assert (error.answered, failure.until) == ((True, 15) if advice else (False, 10))
+    assert advice is None or (advice in str(error) and "'babelqueue'" in str(error))

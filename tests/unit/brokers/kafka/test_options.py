@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.brokers.kafka.binding import connect
+from app.brokers.kafka.consumer_thread import client_settings
 from app.brokers.kafka.options import MAX_HELD, MAX_HELD_BOUND, RETRY_DELAYS_SECONDS, KafkaQueue, queue_of
 from app.brokers.kafka.url import settings_of
 from app.clock import now_ms
@@ -20,8 +21,14 @@ TOKENS = {**PASSWORD, "sasl_mechanism": "OAUTHBEARER", "oauth_token_url": "https
 def test_defaults() -> None:
     settings = settings_of("kafka://broker", {})
     assert (settings.servers, settings.group_protocol, settings.instance_id) == ("broker:9092", "consumer", None)
+    assert settings.group == "babelqueue"
     assert (settings.tls, settings.reinject) == (None, True)
     assert settings.client == {"bootstrap.servers": "broker:9092", "security.protocol": "PLAINTEXT"}
+
+
+def test_a_group_of_its_own() -> None:
+    settings = settings_of("kafka://broker?group=gateways", {})
+    assert client_settings(settings, 2)["group.id"] == "gateways"
 
 
 def test_a_url_with_everything() -> None:
@@ -84,6 +91,7 @@ def test_tokens() -> None:
         ("kafka+ssl://broker", {"ssl_cert_reqs": "optional"}, "ssl_cert_reqs"),
         ("kafka+ssl://broker", {"ssl_check_hostname": 1}, "ssl_check_hostname"),
         ("kafka://broker", {"group_protocol": "share"}, "group_protocol"),
+        ("kafka://broker", {"group": ""}, "group"),
         ("kafka://broker", {"instance_id": ""}, "instance_id"),
         ("kafka://broker", {"instance_id": 7}, "instance_id"),
         ("kafka://broker", {"reinject": "never"}, "reinject"),
