@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from proton import Message, byte, symbol, timestamp, ulong
+from proton import Message, byte, char, decimal64, float32, short, symbol, timestamp, uint, ulong
 
 from app.brokers.artemis.binding import ArtemisBinding
 from app.brokers.binding import Delivery, DeliveryLimit, Outgoing
@@ -113,7 +113,13 @@ TYPED = {
     "utf8": b"abc",
     "bool": True,
     "byte": byte(-3),
+    "short": short(-300),
+    "uint": uint(7),
     "ulong": ulong(2**64 - 1),
+    "float": float32(0.25),
+    "double": 0.5,
+    "char": char("ä"),
+    "decimal": decimal64(5),
     "time": timestamp(1_700_000_000_000),
     "uuid": uuid.UUID(int=5),
     "symbol": symbol("word"),
@@ -126,7 +132,13 @@ SHOWN = {
     "utf8": "abc",
     "bool": "true",
     "byte": "-3",
+    "short": "-300",
+    "uint": "7",
     "ulong": "18446744073709551615",
+    "float": "0.25",
+    "double": "0.5",
+    "char": "ä",
+    "decimal": "\0\0\0\0\0\0\0\5",
     "time": "1700000000000",
     "uuid": "00000000-0000-0000-0000-000000000005",
     "symbol": "word",
