@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
             failed = bool(lib.pn_disposition_is_failed(remote))
             undeliverable = bool(lib.pn_disposition_is_undeliverable(remote))
         try:
-            self._settle(entity, delivery, outcome, failed, undeliverable)
+            self._settle(entity, delivery, outcome, undeliverable)
         except Refused as refused:
             engine.reject(delivery, refused.condition, refused.description)
         else:
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
             self.doomed = True
 
     @staticmethod
-    def _settle(entity: Entity, delivery: Any, outcome: int, failed: bool, undeliverable: bool) -> None:
+    def _settle(entity: Entity, delivery: Any, outcome: int, undeliverable: bool) -> None:
         message = entity.locked(engine.tag(delivery))
         if outcome == engine.ACCEPTED:
             entity.complete(message)
@@ -319,7 +319,8 @@ class Connection(asyncio.Protocol):
             entity.dead_letter(message, info.get("DeadLetterReason"), info.get("DeadLetterErrorDescription"))
         elif undeliverable:
             entity.defer(message)
-        elif failed:
+        elif outcome == engine.MODIFIED:
+            # Microsoft's clients for Go, Java and Node abandon without delivery-failed, and the service counts that.
             entity.abandon(message)
         else:
             entity.release(message)
