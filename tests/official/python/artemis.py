@@ -49,7 +49,7 @@ def produce(url: str, queue: str, lines: list[Any]) -> None:
 def consume(url: str, queue: str, verb: str) -> None:
     """Consume until it ends, or settle one message."""
     connection = BlockingConnection(url, timeout=60)
-    receiver = connection.create_receiver(queue, credit=20 if verb == "consume" else 1)
+    receiver = connection.create_receiver(queue, credit=20 if verb == "consume" else 0)
     while not ENDED.is_set():
         try:
             message = receiver.receive(0.05)

@@ -68,12 +68,16 @@ func consume(ctx context.Context, url, queue, verb string, print func(official.L
 	all := context.Background()
 	connection, session := open(all, url)
 	defer connection.Close()
-	credit := int32(1)
-	if verb == "consume" {
-		credit = 20
+	credit := int32(20)
+	if verb != "consume" {
+		// It is given by hand, so that the client holds no message that was not asked for.
+		credit = -1
 	}
 	receiver, err := session.NewReceiver(all, queue, &amqp.ReceiverOptions{Credit: credit})
 	official.Check(err)
+	if verb != "consume" {
+		official.Check(receiver.IssueCredit(1))
+	}
 	for {
 		message, err := receiver.Receive(ctx, nil)
 		if ctx.Err() != nil {
