@@ -1819,16 +1819,16 @@ type RedriveDeadLetterParams struct {
 
 // PublishMessageParams defines parameters for PublishMessage.
 type PublishMessageParams struct {
-	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.
+	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.
 	DelaySeconds *float64 `form:"delay_seconds,omitempty" json:"delay_seconds,omitempty"`
 
 	// OrderingKey Messages with the same key are delivered in their order, where the queue keeps one.
 	OrderingKey *string `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
 
-	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes.
+	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.
+	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.
 	BrokerProperties *string `json:"BrokerProperties,omitempty"`
 }
 
@@ -1849,7 +1849,7 @@ type ReceiveMessagesGetParams struct {
 	// WaitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.
 	WaitSeconds *float64 `form:"wait_seconds,omitempty" json:"wait_seconds,omitempty"`
 
-	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.
 	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
 }
 
@@ -1861,13 +1861,13 @@ type ReceiveMessagesParams struct {
 	// WaitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.
 	WaitSeconds *float64 `form:"wait_seconds,omitempty" json:"wait_seconds,omitempty"`
 
-	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.
 	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
 }
 
 // ValidateMessageParams defines parameters for ValidateMessage.
 type ValidateMessageParams struct {
-	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.
+	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.
 	DelaySeconds *float64 `form:"delay_seconds,omitempty" json:"delay_seconds,omitempty"`
 
 	// OrderingKey Messages with the same key are delivered in their order, where the queue keeps one.
@@ -1876,7 +1876,7 @@ type ValidateMessageParams struct {
 	// Mode The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".
 	Mode interface{} `form:"mode,omitempty" json:"mode,omitempty"`
 
-	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.
+	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.
 	BrokerProperties *string `json:"BrokerProperties,omitempty"`
 }
 

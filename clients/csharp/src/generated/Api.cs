@@ -55,10 +55,10 @@ namespace Babelgate.Client.Generated
         /// The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
-        /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.</param>
+        /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
-        /// <param name="idempotencyKey">Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes.</param>
-        /// <param name="brokerProperties">Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.</param>
+        /// <param name="idempotencyKey">Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.</param>
+        /// <param name="brokerProperties">Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>The broker has durably accepted the message, now or at the first use of its key.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
         public virtual async System.Threading.Tasks.Task<Receipt> PublishMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, string? idempotencyKey = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
@@ -556,7 +556,7 @@ namespace Babelgate.Client.Generated
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="maxMessages">Maximum number of messages: 1 to 100. Default: 1.</param>
         /// <param name="waitSeconds">Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.</param>
-        /// <param name="leaseSeconds">Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.</param>
+        /// <param name="leaseSeconds">Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.</param>
         /// <returns>Deliveries, oldest first; an empty list when there are none.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
         public virtual async System.Threading.Tasks.Task<Received> ReceiveMessagesAsync(string queue, long? maxMessages = null, double? waitSeconds = null, double? leaseSeconds = null, ReceiveRequest? body = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
@@ -800,7 +800,7 @@ namespace Babelgate.Client.Generated
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="maxMessages">Maximum number of messages: 1 to 100. Default: 1.</param>
         /// <param name="waitSeconds">Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.</param>
-        /// <param name="leaseSeconds">Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.</param>
+        /// <param name="leaseSeconds">Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.</param>
         /// <returns>Deliveries, oldest first; an empty list when there are none.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
         public virtual async System.Threading.Tasks.Task<Received> ReceiveMessagesGetAsync(string queue, long? maxMessages = null, double? waitSeconds = null, double? leaseSeconds = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
@@ -3039,10 +3039,10 @@ namespace Babelgate.Client.Generated
         /// <br/>`listen`.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
-        /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.</param>
+        /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
         /// <param name="mode">The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".</param>
-        /// <param name="brokerProperties">Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.</param>
+        /// <param name="brokerProperties">Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>A publish of this body would be accepted now. Nothing was written.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
         public virtual async System.Threading.Tasks.Task<Projection> ValidateMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, string? mode = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))

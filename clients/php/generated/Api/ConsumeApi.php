@@ -2172,7 +2172,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  \Babelgate\Client\Generated\Model\ReceiveRequest|null $receive_request receive_request (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessages'] to see the possible values for this operation
      *
@@ -2194,7 +2194,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  \Babelgate\Client\Generated\Model\ReceiveRequest|null $receive_request (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessages'] to see the possible values for this operation
      *
@@ -2479,7 +2479,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  \Babelgate\Client\Generated\Model\ReceiveRequest|null $receive_request (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessages'] to see the possible values for this operation
      *
@@ -2504,7 +2504,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  \Babelgate\Client\Generated\Model\ReceiveRequest|null $receive_request (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessages'] to see the possible values for this operation
      *
@@ -2558,7 +2558,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  \Babelgate\Client\Generated\Model\ReceiveRequest|null $receive_request (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessages'] to see the possible values for this operation
      *
@@ -2716,7 +2716,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessagesGet'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -2737,7 +2737,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessagesGet'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -2993,7 +2993,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessagesGet'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -3017,7 +3017,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessagesGet'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -3070,7 +3070,7 @@ class ConsumeApi
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  int|null $max_messages Maximum number of messages: 1 to 100. Default: 1. (optional)
      * @param  float|null $wait_seconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['receiveMessagesGet'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException

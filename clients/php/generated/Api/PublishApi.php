@@ -665,10 +665,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -688,10 +688,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -988,10 +988,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1014,10 +1014,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1069,10 +1069,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1237,10 +1237,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -1260,10 +1260,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -1546,10 +1546,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1572,10 +1572,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1627,10 +1627,10 @@ class PublishApi
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
-     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+     * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException

@@ -2889,21 +2889,15 @@ export interface operations {
     publish_message: {
         parameters: {
             query?: {
-                /** @description Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. */
+                /** @description Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`. */
                 delay_seconds?: number;
                 /** @description Messages with the same key are delivered in their order, where the queue keeps one. */
                 ordering_key?: string;
             };
             header?: {
-                /**
-                 * @description Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes.
-                 * @example "order-4711"
-                 */
+                /** @description Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`. */
                 "Idempotency-Key"?: string;
-                /**
-                 * @description Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.
-                 * @example {"SessionId":"customer-42","TimeToLive":3600}
-                 */
+                /** @description Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`. */
                 BrokerProperties?: string;
             };
             path: {
@@ -3101,7 +3095,7 @@ export interface operations {
                 max_messages?: number;
                 /** @description Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. */
                 wait_seconds?: number;
-                /** @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. */
+                /** @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`. */
                 lease_seconds?: number;
             };
             header?: never;
@@ -3235,7 +3229,7 @@ export interface operations {
                 max_messages?: number;
                 /** @description Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. */
                 wait_seconds?: number;
-                /** @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. */
+                /** @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`. */
                 lease_seconds?: number;
             };
             header?: never;
@@ -4241,7 +4235,7 @@ export interface operations {
     validate_message: {
         parameters: {
             query?: {
-                /** @description Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. */
+                /** @description Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`. */
                 delay_seconds?: number;
                 /** @description Messages with the same key are delivered in their order, where the queue keeps one. */
                 ordering_key?: string;
@@ -4249,10 +4243,7 @@ export interface operations {
                 mode?: "consume" | "publish";
             };
             header?: {
-                /**
-                 * @description Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.
-                 * @example {"SessionId":"customer-42","TimeToLive":3600}
-                 */
+                /** @description Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`. */
                 BrokerProperties?: string;
             };
             path: {
@@ -4825,7 +4816,10 @@ export interface operations {
                  * @example emails
                  */
                 queue: string;
-                /** @description `letter_id` of a listed dead letter. */
+                /**
+                 * @description `letter_id` of a listed dead letter.
+                 * @example 5f2b8c0d9e1a47368b7d2c4f6a0e1b93
+                 */
                 letter_id: string;
             };
             cookie?: never;
@@ -4900,7 +4894,10 @@ export interface operations {
                  * @example emails
                  */
                 queue: string;
-                /** @description `letter_id` of a listed dead letter. */
+                /**
+                 * @description `letter_id` of a listed dead letter.
+                 * @example 5f2b8c0d9e1a47368b7d2c4f6a0e1b93
+                 */
                 letter_id: string;
             };
             cookie?: never;
@@ -4995,7 +4992,10 @@ export interface operations {
                  * @example emails
                  */
                 queue: string;
-                /** @description `letter_id` of a listed dead letter. */
+                /**
+                 * @description `letter_id` of a listed dead letter.
+                 * @example 5f2b8c0d9e1a47368b7d2c4f6a0e1b93
+                 */
                 letter_id: string;
             };
             cookie?: never;
@@ -5138,7 +5138,10 @@ export interface operations {
                  * @example emails
                  */
                 queue: string;
-                /** @description `id` of a job. */
+                /**
+                 * @description `id` of a job.
+                 * @example 019a3c5e7f10a1b2c3d4
+                 */
                 id: string;
             };
             cookie?: never;
@@ -5220,7 +5223,10 @@ export interface operations {
                  * @example emails
                  */
                 queue: string;
-                /** @description `id` of a job. */
+                /**
+                 * @description `id` of a job.
+                 * @example 019a3c5e7f10a1b2c3d4
+                 */
                 id: string;
             };
             cookie?: never;
@@ -5299,7 +5305,10 @@ export interface operations {
                  * @example emails
                  */
                 queue: string;
-                /** @description `id` of a job. */
+                /**
+                 * @description `id` of a job.
+                 * @example 019a3c5e7f10a1b2c3d4
+                 */
                 id: string;
             };
             cookie?: never;

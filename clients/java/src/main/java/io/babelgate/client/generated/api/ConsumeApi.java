@@ -711,7 +711,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @param receiveRequest  (optional)
    * @return Received
    * @throws ApiException if fails to make API call
@@ -726,7 +726,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @param receiveRequest  (optional)
    * @param headers Optional headers to include in the request
    * @return Received
@@ -743,7 +743,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @param receiveRequest  (optional)
    * @return ApiResponse&lt;Received&gt;
    * @throws ApiException if fails to make API call
@@ -758,7 +758,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @param receiveRequest  (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Received&gt;
@@ -870,7 +870,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @return Received
    * @throws ApiException if fails to make API call
    */
@@ -884,7 +884,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Received
    * @throws ApiException if fails to make API call
@@ -900,7 +900,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @return ApiResponse&lt;Received&gt;
    * @throws ApiException if fails to make API call
    */
@@ -914,7 +914,7 @@ public class ConsumeApi {
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
-   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Received&gt;
    * @throws ApiException if fails to make API call

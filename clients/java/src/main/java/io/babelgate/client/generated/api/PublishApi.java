@@ -306,10 +306,10 @@ public class PublishApi {
    * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Receipt
    * @throws ApiException if fails to make API call
    */
@@ -322,10 +322,10 @@ public class PublishApi {
    * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Receipt
    * @throws ApiException if fails to make API call
@@ -340,10 +340,10 @@ public class PublishApi {
    * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Receipt&gt;
    * @throws ApiException if fails to make API call
    */
@@ -356,10 +356,10 @@ public class PublishApi {
    * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
-   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Receipt&gt;
    * @throws ApiException if fails to make API call
@@ -477,10 +477,10 @@ public class PublishApi {
    * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Projection
    * @throws ApiException if fails to make API call
    */
@@ -493,10 +493,10 @@ public class PublishApi {
    * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Projection
    * @throws ApiException if fails to make API call
@@ -511,10 +511,10 @@ public class PublishApi {
    * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Projection&gt;
    * @throws ApiException if fails to make API call
    */
@@ -527,10 +527,10 @@ public class PublishApi {
    * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
-   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. (optional)
+   * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. (optional)
+   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Projection&gt;
    * @throws ApiException if fails to make API call
