@@ -48,7 +48,7 @@ _TAGS = [
     {"name": "operations", "description": "Probes and metrics."},
 ]
 _PROBLEM: Json = {
-    "description": "RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.",
+    "description": "RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code", "retryable", "trace_id", "errors"],
     "properties": {
@@ -70,7 +70,7 @@ _PROBLEM: Json = {
         "trace_id": {"type": ["string", "null"], "description": "The `trace_id` of the message, when it is known."},
         "errors": {
             "type": "array",
-            "description": "Each defect of the body; empty when the problem has no place in the body.",
+            "description": "Each defect of the request; empty when the problem has no place in the request.",
             "items": {"$ref": "#/components/schemas/Defect"},
         },
         "actual": {
