@@ -1052,7 +1052,7 @@ type Probe struct {
 // ProbeStatus Always `ok`; any other state is a problem.
 type ProbeStatus string
 
-// Problem RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem struct {
 	// Actual With 413: the size that was sent.
 	Actual *Problem_Actual `json:"actual,omitempty"`
@@ -1065,7 +1065,7 @@ type Problem struct {
 	// Detail What went wrong this time, in sentences for people.
 	Detail string `json:"detail"`
 
-	// Errors Each defect of the body; empty when the problem has no place in the body.
+	// Errors Each defect of the request; empty when the problem has no place in the request.
 	Errors []Defect `json:"errors"`
 
 	// Instance The path of the request; empty when it could not be read.
@@ -1715,52 +1715,52 @@ type Warning struct {
 // WarningCode A stable code, for programs.
 type WarningCode string
 
-// Problem400 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem400 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem400 = Problem
 
-// Problem401 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem401 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem401 = Problem
 
-// Problem403 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem403 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem403 = Problem
 
-// Problem404 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem404 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem404 = Problem
 
-// Problem408 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem408 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem408 = Problem
 
-// Problem409 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem409 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem409 = Problem
 
-// Problem413 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem413 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem413 = Problem
 
-// Problem415 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem415 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem415 = Problem
 
-// Problem422 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem422 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem422 = Problem
 
-// Problem429 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem429 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem429 = Problem
 
-// Problem431 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem431 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem431 = Problem
 
-// Problem500 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem500 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem500 = Problem
 
-// Problem502 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem502 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem502 = Problem
 
-// Problem503 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem503 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem503 = Problem
 
-// Problem504 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem504 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem504 = Problem
 
-// Problem507 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+// Problem507 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem507 = Problem
 
 // ListQueuesParams defines parameters for ListQueues.

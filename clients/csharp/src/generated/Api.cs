@@ -8142,7 +8142,7 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
-    /// RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+    /// RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
     public partial class Problem
@@ -8212,7 +8212,7 @@ namespace Babelgate.Client.Generated
         public string? TraceId { get; set; } = default!;
 
         /// <summary>
-        /// Each defect of the body; empty when the problem has no place in the body.
+        /// Each defect of the request; empty when the problem has no place in the request.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("errors")]

@@ -35,7 +35,7 @@ use \Babelgate\Client\Generated\ObjectSerializer;
  * Problem Class Doc Comment
  *
  * @category Class
- * @description RFC 9457 problem details. &#x60;errors&#x60; lists the defects of the body; &#x60;trace_id&#x60; is the envelope&#39;s.
+ * @description RFC 9457 problem details. &#x60;errors&#x60; lists the defects of the request; &#x60;trace_id&#x60; is the envelope&#39;s.
  * @package  Babelgate\Client\Generated
  * @author   OpenAPI Generator team
  * @link     https://openapi-generator.tech
@@ -644,7 +644,7 @@ class Problem implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets errors
      *
-     * @param \Babelgate\Client\Generated\Model\Defect[] $errors Each defect of the body; empty when the problem has no place in the body.
+     * @param \Babelgate\Client\Generated\Model\Defect[] $errors Each defect of the request; empty when the problem has no place in the request.
      *
      * @return self
      */

@@ -1747,7 +1747,7 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
-        /** @description RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's. */
+        /** @description RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's. */
         Problem: {
             /**
              * Format: uri
@@ -1775,7 +1775,7 @@ export interface components {
             retryable: boolean;
             /** @description The `trace_id` of the message, when it is known. */
             trace_id: string | null;
-            /** @description Each defect of the body; empty when the problem has no place in the body. */
+            /** @description Each defect of the request; empty when the problem has no place in the request. */
             errors: components["schemas"]["Defect"][];
             /** @description With 413: the size that was sent. */
             actual?: number | string;

@@ -24,7 +24,7 @@ T = TypeVar("T", bound="Problem")
 
 @_attrs_define
 class Problem:
-    """ RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+    """ RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 
         Attributes:
             type_ (str): `urn:babelgate:problem:` and the code.
@@ -35,7 +35,7 @@ class Problem:
             code (str): Stable code, for programs.
             retryable (bool): Whether the same request may succeed later.
             trace_id (None | str): The `trace_id` of the message, when it is known.
-            errors (list[Defect]): Each defect of the body; empty when the problem has no place in the body.
+            errors (list[Defect]): Each defect of the request; empty when the problem has no place in the request.
             actual (int | str | Unset): With 413: the size that was sent.
             limit (int | Unset): With 413: the limit.
             maximum (float | Unset): With 422: the maximum of the broker.

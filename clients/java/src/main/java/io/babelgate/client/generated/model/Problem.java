@@ -39,7 +39,7 @@ import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 import io.babelgate.client.generated.ApiClient;
 /**
- * RFC 9457 problem details. &#x60;errors&#x60; lists the defects of the body; &#x60;trace_id&#x60; is the envelope&#39;s.
+ * RFC 9457 problem details. &#x60;errors&#x60; lists the defects of the request; &#x60;trace_id&#x60; is the envelope&#39;s.
  */
 @JsonPropertyOrder({
   Problem.JSON_PROPERTY_TYPE,
@@ -324,7 +324,7 @@ public class Problem {
   }
 
   /**
-   * Each defect of the body; empty when the problem has no place in the body.
+   * Each defect of the request; empty when the problem has no place in the request.
    * @return errors
    */
   @jakarta.annotation.Nonnull
