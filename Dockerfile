@@ -38,11 +38,11 @@ FROM dependencies-pipeline AS program-pipeline
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY tests/harness/licences.py tests/harness/sbom.py tests/harness/
-# What spark-submit starts has to end in .py; its folder comes first in the path of imports, and nothing else is in this
-# one.
+# What spark-submit starts has to end in .py. Its folder comes first in the path of imports, so that no module may have
+# its name.
 RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
     && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
-    && ln -s babelgate /opt/program/bin/babelgate.py \
+    && ln -s babelgate /opt/program/bin/babelgate-main.py \
     && /opt/babelgate/bin/python3 -m tests.harness.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
 
 # docker build --target pipeline: the jobs on Spark, on one machine or as the pods of a driver and its executors.

@@ -24,7 +24,7 @@ run: install ## serve on 127.0.0.1:8080 over a local SQLite file
 # A day of traffic through a gateway of its own, and the report of it.
 demo: .venv/installed-dev ## make a day of traffic and its report
 	@command -v java >/dev/null || .ci/packages openjdk-17-jre-headless
-	$(BIN)/python -m app.demo $(ARGS)
+	$(BIN)/python -m babelgate.demo $(ARGS)
 
 install: .venv/installed ## install what the gateway needs in .venv
 
@@ -161,7 +161,7 @@ fmt: .venv/installed-dev ## format, and apply automatic fixes
 	$(BIN)/ruff format
 
 openapi: .venv/installed ## write the OpenAPI document
-	$(BIN)/python -m app.http.openapi > openapi/openapi.yaml
+	$(BIN)/python -m babelgate.http.openapi > openapi/openapi.yaml
 
 docs: .venv/installed openapi ## write all generated pages
 	$(BIN)/python -m tests.harness.generated_docs

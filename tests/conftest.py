@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from app.brokers import registry
+from babelgate.brokers import registry
 from tests.harness import conformance, groups, repeated
 
 if TYPE_CHECKING:

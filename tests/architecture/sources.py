@@ -12,21 +12,21 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a source file below the root."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    """The dotted name of a source file."""
+    parts = path.relative_to(ROOT / "app").with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of the package ``app``, by name."""
+    """Every module of the package ``babelgate``, by name."""
     return {module_name(path): path for path in sorted((ROOT / "app").rglob("*.py"))}
 
 
 def imports(path: Path) -> Iterator[str]:
     """The dotted names a file imports anywhere in it, those inside functions and type checks included.
 
-    ``from app import errors`` yields ``app.errors``: a name that is a module counts as one.
+    ``from babelgate import errors`` yields ``babelgate.errors``: a name that is a module counts as one.
     """
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -52,7 +52,8 @@ def belongs(name: str, prefix: str) -> bool:
 
 
 def binding_family(name: str) -> str | None:
-    """The package of a broker's module (``app.brokers.redis.url``: ``app.brokers.redis``); None for the kit."""
-    below = name.removeprefix("app.brokers.").split(".")
-    family = f"app.brokers.{below[0]}"
-    return family if name.startswith("app.brokers.") and modules()[family].name == "__init__.py" else None
+    """The package of a broker's module (``babelgate.brokers.redis.url``: ``babelgate.brokers.redis``); None for the
+    kit."""
+    below = name.removeprefix("babelgate.brokers.").split(".")
+    family = f"babelgate.brokers.{below[0]}"
+    return family if name.startswith("babelgate.brokers.") and modules()[family].name == "__init__.py" else None

@@ -8,56 +8,64 @@ from pathlib import Path
 from tests.architecture.sources import belongs, binding_family, imports, modules
 
 LAYERS: list[tuple[str, ...]] = [
-    ("app.errors", "app.clock", "app.extras", "app.jsontext", "app.masking", "app.schematext", "app.terminal"),
-    ("app.runtime", "app.envelope"),
-    ("app.ojs", "app.observe"),
-    ("app.brokers",),
-    ("app.gateway",),
-    ("app.cluster", "app.config", "app.pipeline"),
-    ("app.http",),
-    ("app.server",),
-    ("app.cli",),
-    ("app.demo", "app.__main__"),
+    (
+        "babelgate.errors",
+        "babelgate.clock",
+        "babelgate.extras",
+        "babelgate.jsontext",
+        "babelgate.masking",
+        "babelgate.schematext",
+        "babelgate.terminal",
+    ),
+    ("babelgate.runtime", "babelgate.envelope"),
+    ("babelgate.ojs", "babelgate.observe"),
+    ("babelgate.brokers",),
+    ("babelgate.gateway",),
+    ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
+    ("babelgate.http",),
+    ("babelgate.server",),
+    ("babelgate.cli",),
+    ("babelgate.demo", "babelgate.__main__"),
 ]
 """Lowest first. A module imports modules of lower rows, and modules of its own entry."""
 
 PIPELINE_KNOWS = (
-    "app.pipeline",
-    "app.envelope",
-    "app.errors",
-    "app.extras",
-    "app.jsontext",
-    "app.terminal",
-    "app.observe.journal.record",
+    "babelgate.pipeline",
+    "babelgate.envelope",
+    "babelgate.errors",
+    "babelgate.extras",
+    "babelgate.jsontext",
+    "babelgate.terminal",
+    "babelgate.observe.journal.record",
 )
 """The pipeline runs where no gateway is."""
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "sqlite3": ("app.brokers.sqlite",),
-    "fastapi": ("app.http",),
-    "starlette": ("app.http", "app.server"),
-    "prometheus_client": ("app.observe.metrics",),
-    "opentelemetry": ("app.observe", "app.gateway.spans"),
-    "structlog": ("app.observe",),
-    "yaml": ("app.config.sources", "app.http.openapi", "app.cli"),
-    "uvicorn": ("app.server", "app.demo"),
-    "httptools": ("app.server.protocol", "app.server.malformed"),
-    "click": ("app.cli", "app.pipeline", "app.demo"),
-    "rich": ("app.cli", "app.pipeline"),
-    "pyspark": ("app.pipeline",),
-    "py4j": ("app.pipeline",),
-    "pyarrow": ("app.pipeline",),
-    "pandas": ("app.pipeline",),
-    "jinja2": ("app.pipeline.report",),
-    "vl_convert": ("app.pipeline.report",),
+    "sqlite3": ("babelgate.brokers.sqlite",),
+    "fastapi": ("babelgate.http",),
+    "starlette": ("babelgate.http", "babelgate.server"),
+    "prometheus_client": ("babelgate.observe.metrics",),
+    "opentelemetry": ("babelgate.observe", "babelgate.gateway.spans"),
+    "structlog": ("babelgate.observe",),
+    "yaml": ("babelgate.config.sources", "babelgate.http.openapi", "babelgate.cli"),
+    "uvicorn": ("babelgate.server", "babelgate.demo"),
+    "httptools": ("babelgate.server.protocol", "babelgate.server.malformed"),
+    "click": ("babelgate.cli", "babelgate.pipeline", "babelgate.demo"),
+    "rich": ("babelgate.cli", "babelgate.pipeline"),
+    "pyspark": ("babelgate.pipeline",),
+    "py4j": ("babelgate.pipeline",),
+    "pyarrow": ("babelgate.pipeline",),
+    "pandas": ("babelgate.pipeline",),
+    "jinja2": ("babelgate.pipeline.report",),
+    "vl_convert": ("babelgate.pipeline.report",),
     "httpx": (
-        "app.cli",
-        "app.brokers.rabbitmq.management",
-        "app.brokers.pulsar",
-        "app.pipeline.send",
-        "app.pipeline.source",
+        "babelgate.cli",
+        "babelgate.brokers.rabbitmq.management",
+        "babelgate.brokers.pulsar",
+        "babelgate.pipeline.send",
+        "babelgate.pipeline.source",
     ),
-    "httpcore": ("app.cluster",),
+    "httpcore": ("babelgate.cluster",),
 }
 """Who alone imports a library. A broker's client is an extra, so only its own package may import it."""
 
@@ -71,19 +79,21 @@ def place(name: str) -> tuple[int, str]:
 def arrows() -> list[tuple[str, str]]:
     """Every import of one of our modules by another: the importer and the imported."""
     found = ((name, imported) for name, path in modules().items() for imported in imports(path))
-    return [(name, imported) for name, imported in found if belongs(imported, "app") and imported != "app"]
+    return [(name, imported) for name, imported in found if belongs(imported, "babelgate") and imported != "babelgate"]
 
 
 def test_every_module_has_a_layer() -> None:
     entries = [entry for row in LAYERS for entry in row]
-    assert [name for name in modules() if name != "app" and not any(belongs(name, entry) for entry in entries)] == []
+    assert [
+        name for name in modules() if name != "babelgate" and not any(belongs(name, entry) for entry in entries)
+    ] == []
     assert [entry for entry in entries if entry not in modules()] == []
 
 
 def test_imports_go_down() -> None:
     upward = []
     for name, imported in arrows():
-        if name != "app":
+        if name != "babelgate":
             (row, entry), (row_imported, entry_imported) = place(name), place(imported)
             if entry != entry_imported and row_imported >= row:
                 upward.append(f"{name} imports {imported}")
@@ -103,7 +113,7 @@ def test_the_pipeline_knows_the_codec_and_the_journal_only() -> None:
     assert [
         f"{name} imports {imported}"
         for name, imported in arrows()
-        if belongs(name, "app.pipeline") and not any(belongs(imported, known) for known in PIPELINE_KNOWS)
+        if belongs(name, "babelgate.pipeline") and not any(belongs(imported, known) for known in PIPELINE_KNOWS)
     ] == []
 
 
@@ -119,8 +129,10 @@ def test_a_library_stays_with_its_owner() -> None:
 
 def test_every_way_to_write_an_import_is_seen(tmp_path: Path) -> None:
     source = tmp_path / "sample.py"
-    source.write_text("import redis.asyncio\nfrom app import errors\ndef f():\n    from app.clock import Clock\n")
-    assert list(imports(source)) == ["redis.asyncio", "app.errors", "app.clock"]
+    source.write_text(
+        "import redis.asyncio\nfrom babelgate import errors\ndef f():\n    from babelgate.clock import Clock\n"
+    )
+    assert list(imports(source)) == ["redis.asyncio", "babelgate.errors", "babelgate.clock"]
 
 
 def test_no_circle() -> None:

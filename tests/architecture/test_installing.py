@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from app.brokers import registry
+from babelgate.brokers import registry
 from tests.architecture.sources import ROOT
 
 FROM_AN_INDEX = re.compile(

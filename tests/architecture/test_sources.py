@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers import registry
+from babelgate.brokers import registry
 from tests.architecture.sources import ROOT, modules, tracked
 
 MAX_LINES = 400
@@ -56,7 +56,7 @@ def test_every_package_says_what_lives_there() -> None:
 
 def test_every_broker_has_its_tests_in_a_folder_of_its_name() -> None:
     tested = {path.parent.name for path in (ROOT / "tests" / "brokers").glob("*/test_contract.py")}
-    packages = {path.parent.name for path in (ROOT / "app" / "brokers").glob("*/__init__.py")}
+    packages = {path.parent.name for path in (ROOT / "app" / "babelgate" / "brokers").glob("*/__init__.py")}
     assert tested == packages == {driver.kind for driver in registry.SCHEMES.values()}
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from babelqueue import EnvelopeCodec
 
-from app import envelope
-from app.clock import now_ms
-from app.envelope import Limits
+from babelgate import envelope
+from babelgate.clock import now_ms
+from babelgate.envelope import Limits
 
 DATA = {
     "order_id": 1042,

@@ -24,7 +24,7 @@ from pathlib import Path
 import httpx
 import uvloop
 
-from app.server.server import raise_file_limit
+from babelgate.server.server import raise_file_limit
 from tests.bench import calls, idle
 from tests.bench.load import Measured, Step, drive, request
 from tests.bench.servers import Server, cpu_seconds

@@ -13,7 +13,7 @@ from typing import cast
 import httpx
 import psutil
 
-from app.server.server import raise_file_limit
+from babelgate.server.server import raise_file_limit
 from tests.bench.calls import queue
 from tests.bench.load import request
 from tests.brokers.registry import HARNESSES

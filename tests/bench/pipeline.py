@@ -82,7 +82,7 @@ def job(rows: int, cores: int, memory: str, name: str, *arguments: str) -> Figur
     """A command of ``babelgate pipeline``, as a user runs it."""
     with tempfile.NamedTemporaryFile(suffix=".json") as summary:
         launch = ["--master", f"local[{cores}]", "--conf", f"spark.driver.memory={memory}", "--summary", summary.name]
-        _, used = watched([sys.executable, "-m", "app", "pipeline", name, *arguments, *launch])
+        _, used = watched([sys.executable, "-m", "babelgate", "pipeline", name, *arguments, *launch])
         seconds = json.loads(Path(summary.name).read_text())["seconds"]
     return Figures(name, rows, cores, seconds, used)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from app.observe.journal.record import JournalEvent, Record, Segment, encode
+from babelgate.observe.journal.record import JournalEvent, Record, Segment, encode
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

@@ -18,11 +18,11 @@ _ENVELOPE = (
 
 def loop(folder: Path, output: Path, cores: int) -> float:
     """One process over the same files with the same codec: verdicts, and nothing else."""
-    from app.pipeline.storage.input_files import find
-    from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
-    from app.pipeline.validate.bodies import bodies
-    from app.pipeline.validate.classify import classify
-    from app.pipeline.validate.validation_task import plan_tasks
+    from babelgate.pipeline.storage.input_files import find
+    from babelgate.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
+    from babelgate.pipeline.validate.bodies import bodies
+    from babelgate.pipeline.validate.classify import classify
+    from babelgate.pipeline.validate.validation_task import plan_tasks
 
     began = time.monotonic()
     reading = ReadOptions("ndjson", None, MAX_BODY_BYTES)
@@ -39,9 +39,9 @@ def write(folder: Path, output: Path, cores: int) -> float:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from app.pipeline.storage.input_files import find
-    from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
-    from app.pipeline.validate.validation_task import plan_tasks, validate_batches
+    from babelgate.pipeline.storage.input_files import find
+    from babelgate.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
+    from babelgate.pipeline.validate.validation_task import plan_tasks, validate_batches
 
     began = time.monotonic()
     reading = ReadOptions("ndjson", None, MAX_BODY_BYTES)
@@ -60,7 +60,7 @@ def from_json(folder: Path, output: Path, cores: int) -> float:
     """Spark parses by itself, which is neither the contract nor the same bytes, and writes what it found."""
     from pyspark.sql import functions as f
 
-    from app.pipeline.spark.session import session
+    from babelgate.pipeline.spark.session import session
 
     with session("bench", master=f"local[{cores}]", conf={"spark.driver.memory": "1g"}) as spark:
         began = time.monotonic()

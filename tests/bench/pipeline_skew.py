@@ -59,7 +59,7 @@ def main() -> None:
         }
         launch = ["--master", f"local[{arguments.cores}]"]
         settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        program = [sys.executable, "-m", "app", "pipeline"]
+        program = [sys.executable, "-m", "babelgate", "pipeline"]
         watched([*program, "ingest", str(landing), "--lake", str(lake), *launch])
         watched([*program, "metrics", "--lake", str(lake), *launch, *settings])
         (log,) = events.iterdir()

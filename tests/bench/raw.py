@@ -16,11 +16,11 @@ from aiobotocore.config import AioConfig
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from app.brokers.binding import Outgoing
-from app.brokers.servicebus.message import fields_of
-from app.brokers.servicebus.queue import ServiceBusQueue
-from app.brokers.sqs.message import entry
-from app.brokers.sqs.queue import SqsQueue
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.servicebus.message import fields_of
+from babelgate.brokers.servicebus.queue import ServiceBusQueue
+from babelgate.brokers.sqs.message import entry
+from babelgate.brokers.sqs.queue import SqsQueue
 from tests.bench import raw_streams
 from tests.bench.calls import ENVELOPE, queue
 from tests.bench.load import Measured

@@ -7,8 +7,8 @@ import resource
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from app.clock import now_ms
-from app.envelope import Limits, read_publication
+from babelgate.clock import now_ms
+from babelgate.envelope import Limits, read_publication
 from tests.bench.calls import ENVELOPE
 from tests.bench.load import Measured
 

@@ -38,7 +38,7 @@ def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     kind = request.path.parent.name
     if request.path.name != "test_contract.py":
         for name in _BOUNDS.get(kind, ()):
-            monkeypatch.setattr(f"app.brokers.{kind}.{name}", _PATIENT_SECONDS)
+            monkeypatch.setattr(f"babelgate.brokers.{kind}.{name}", _PATIENT_SECONDS)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from app.brokers import registry
+from babelgate.brokers import registry
 from tests.harness.broker import Broker, Variant
 
 KINDS = tuple(dict.fromkeys(driver.kind for driver in registry.SCHEMES.values()))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import IdempotencyUnsupported
-from app.gateway.authorization import ANYONE
+from babelgate.errors import IdempotencyUnsupported
+from babelgate.gateway.authorization import ANYONE
 from tests.brokers import registry
 from tests.harness.broker import Variant
 from tests.harness.world import World, draft

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import Outcome
-from app.errors import BrokerUnavailable, IdempotencyInProgress, LeaseLost, OutcomeUnknown
-from app.gateway.authorization import ANYONE
-from app.gateway.model import Message, Receipt, Replay
+from babelgate.brokers.binding import Outcome
+from babelgate.errors import BrokerUnavailable, IdempotencyInProgress, LeaseLost, OutcomeUnknown
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Message, Receipt, Replay
 from tests.brokers import registry
 from tests.harness.broker import Broker, ServerBroker, Variant
 from tests.harness.proxy import Proxy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import ReportsVersion
+from babelgate.brokers.binding import ReportsVersion
 from tests.brokers import registry
 from tests.harness.broker import Variant
 

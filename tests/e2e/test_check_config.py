@@ -132,7 +132,7 @@ def test_what_is_good_is_accepted_and_makes_nothing(tmp_path: Path, variables: d
     lines += ["journal: {{landing: '{0}/landing', open_directory: '{0}/open'}}", "peers: {{directory: '{0}/peers'}}"]
     (tmp_path / "babelgate.yaml").write_text("\n".join(lines).format(tmp_path))
     before = files(tmp_path)
-    command, environ = [sys.executable, "-m", "app", "check-config"], environment(tmp_path, variables)
+    command, environ = [sys.executable, "-m", "babelgate", "check-config"], environment(tmp_path, variables)
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("BROKER ")

@@ -20,8 +20,8 @@ import click
 import httpx
 import pytest
 
-from app.cli.main import cli
-from app.gateway.dead_letters import MAX_SCANNED
+from babelgate.cli.main import cli
+from babelgate.gateway.dead_letters import MAX_SCANNED
 from tests.harness import program
 from tests.harness.gateway import gateway
 from tests.harness.pages import commands_work
@@ -117,7 +117,7 @@ class TestPublishAndReceive:
         path.write_bytes(b"".join(draft(n) for n in range(2_500)))
         terminal, behind = pty.openpty()
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN, "TERM": "xterm"}
-        command = [sys.executable, "-m", "app", "publish", queue, str(path), "--json"]
+        command = [sys.executable, "-m", "babelgate", "publish", queue, str(path), "--json"]
         done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=behind, timeout=120)
         os.close(behind)
         shown = os.read(terminal, 65_536)
@@ -128,7 +128,19 @@ class TestPublishAndReceive:
     def test_a_reader_that_goes_away_leaves_messages_unacknowledged(self, running, babelgate, queue):
         babelgate("publish", queue, "--ndjson", stdin=b"".join(draft(n) for n in range(3)))
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
-        command = [sys.executable, "-m", "app", "receive", queue, "--ack", "--lease", "0.2", "--max", "3", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "babelgate",
+            "receive",
+            queue,
+            "--ack",
+            "--lease",
+            "0.2",
+            "--max",
+            "3",
+            "--json",
+        ]
         with subprocess.Popen(
             command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as receiver:
@@ -177,7 +189,7 @@ class TestPublishAndReceive:
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
         # A shell starts what runs in the background with SIGINT ignored, and a child inherits that.
         with subprocess.Popen(
-            [sys.executable, "-m", "app", *command, queue, "--json"],
+            [sys.executable, "-m", "babelgate", *command, queue, "--json"],
             cwd=ROOT,
             env=environ,
             stdout=subprocess.PIPE,
@@ -658,7 +670,7 @@ def test_version():
 
 def test_serve_greets_with_lines_that_work(tmp_path):
     environ = {n: v for n, v in os.environ.items() if not n.startswith("BABELGATE_")}
-    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "babelgate", "serve", "--port", "0"]
     environ["BABELGATE_STATE_DIR"] = str(tmp_path)
     with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as serving:
         assert serving.stderr

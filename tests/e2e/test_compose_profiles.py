@@ -11,8 +11,8 @@ import httpx
 import pytest
 import yaml
 
-from app.config import settings
-from app.observe import otel
+from babelgate.config import settings
+from babelgate.observe import otel
 from tests.harness.compose import services
 from tests.harness.monitoring import ALERTS, DASHBOARD, dashboard, rules
 from tests.harness.prometheus import promtool

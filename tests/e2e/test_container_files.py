@@ -13,9 +13,9 @@ import httpx
 import pytest
 import yaml
 
-from app import __version__
-from app.config import settings
-from app.errors import ConfigError
+from babelgate import __version__
+from babelgate.config import settings
+from babelgate.errors import ConfigError
 from tests.harness import compose
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -36,7 +36,7 @@ def command() -> list[str]:
     (line,) = [line for line in text.splitlines() if line.startswith("HEALTHCHECK")]
     name, *arguments = json.loads(line[line.index("CMD") + 3 :])
     assert name == "babelgate"
-    return [sys.executable, "-m", "app", *arguments]
+    return [sys.executable, "-m", "babelgate", *arguments]
 
 
 def health(directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -175,7 +175,7 @@ def test_what_cannot_be_asked_is_said(tmp_path: Path, config: dict[str, Any], ke
 
 def test_it_loads_neither_a_server_nor_a_client_of_a_broker(tmp_path: Path) -> None:
     names = "{'uvicorn', 'fastapi', 'starlette', 'httpx', 'sqlite3', 'redis', 'aiormq', 'pamqp', 'opentelemetry'}"
-    script = "import sys\nfrom app.cli.main import cli\ntry:\n    cli(['healthcheck'])\n"
+    script = "import sys\nfrom babelgate.cli.main import cli\ntry:\n    cli(['healthcheck'])\n"
     script += f"finally:\n    print({names} & set(sys.modules))"
     with gateway(tmp_path):
         environ = os.environ | {"BABELGATE_CONFIG": str(tmp_path / "babelgate.yaml")}

@@ -12,7 +12,7 @@ import pytest
 import s3fs
 from msgspec import UNSET
 
-from app.observe.journal.record import Record
+from babelgate.observe.journal.record import Record
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.journal import landed, lines, read, unpacked
 from tests.harness.local import free_port

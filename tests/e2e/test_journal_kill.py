@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.observe.journal.record import Record
+from babelgate.observe.journal.record import Record
 from tests.harness.gateway import ForkedGateway, GatewayProcess
 from tests.harness.journal import read
 from tests.harness.local import eventually

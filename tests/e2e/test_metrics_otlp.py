@@ -8,7 +8,7 @@ import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from app.observe.metrics import catalogue
+from babelgate.observe.metrics import catalogue
 from tests.harness.gateway import gateway
 from tests.harness.otlp import otlp_receiver
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.brokers.registry import SCHEMES
-from app.pipeline.cli.main import COMMANDS
+from babelgate.brokers.registry import SCHEMES
+from babelgate.pipeline.cli.main import COMMANDS
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +86,7 @@ class Without:
         (self._directory / "babelgate.yaml").write_text(yaml.safe_dump(config or {}))
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("BABELGATE_", "OTEL_", "AWS_"))}
         environ |= {"PYTHONPATH": f"{self._directory}:{ROOT}"} | variables
-        command = [sys.executable, "-m", "app", *arguments]
+        command = [sys.executable, "-m", "babelgate", *arguments]
         done = subprocess.run(
             command, cwd=self._directory, env=environ, capture_output=True, text=True, timeout=100, check=False
         )

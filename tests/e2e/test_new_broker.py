@@ -19,7 +19,7 @@ FILES = Path(__file__).parent / "new_broker"
 """The files that the broker adds, below the places where the recipe has them."""
 
 EDITS = {
-    "app/brokers/registry.py": (
+    "app/babelgate/brokers/registry.py": (
         '    "sqlite": Driver("sqlite", embedded=True),\n',
         '    "toy": Driver("toy", "toy"),\n',
     ),
@@ -54,6 +54,7 @@ def git(directory: Path, *arguments: str) -> list[str]:
 def python(directory: Path, *arguments: str) -> str:
     """What Python prints, run in ``directory``; fails the test if Python fails."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONPATH"))}
+    environ["PYTHONPATH"] = str(directory / "app")
     ran = subprocess.run([sys.executable, *arguments], cwd=directory, env=environ, capture_output=True, text=True)
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-5000:]
     return ran.stdout

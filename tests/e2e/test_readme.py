@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli import startup
-from app.config import settings
-from app.server.wiring import resolve
+from babelgate.cli import startup
+from babelgate.config import settings
+from babelgate.server.wiring import resolve
 from tests.brokers.redis.harness import redis_server
 from tests.harness import openapi_generator
 from tests.harness.gateway import gateway

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.gateway.redrive_files import MAX_KEPT, MAX_RUNNING
+from babelgate.gateway.redrive_files import MAX_KEPT, MAX_RUNNING
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.gateway import ForkedGateway, GatewayProcess, gateway

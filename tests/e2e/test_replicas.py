@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.gateway.routing import Policy, Route
+from babelgate.gateway.routing import Policy, Route
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.crowd import Crowd

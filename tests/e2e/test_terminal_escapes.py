@@ -20,9 +20,16 @@ import click
 import httpx
 import pytest
 
-from app.cli.main import cli
-from app.pipeline.find.render import render_message, render_trace
-from app.pipeline.find.search import FoundMessage, MessageEvent, MissingRecords, QueueState, SearchResult, SearchScope
+from babelgate.cli.main import cli
+from babelgate.pipeline.find.render import render_message, render_trace
+from babelgate.pipeline.find.search import (
+    FoundMessage,
+    MessageEvent,
+    MissingRecords,
+    QueueState,
+    SearchResult,
+    SearchScope,
+)
 from tests.harness import program
 from tests.harness.hostile_text import FORGED, HOSTILE, assert_harmless
 from tests.harness.local import free_port
@@ -232,7 +239,7 @@ def test_the_log_of_a_server_shows_text_only(tmp_path: Path, log_format: str, wo
 def test_an_unexpected_error_shows_text_only() -> None:
     """A traceback quotes the error, and a warning its text."""
     code = (
-        "import warnings\nfrom app.terminal import guard_output\n"
+        "import warnings\nfrom babelgate.terminal import guard_output\n"
         f"guard_output()\nwarnings.warn({X!r})\nraise OSError({X!r})"
     )
     done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, timeout=120)

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from app.brokers.registry import driver
+from babelgate.brokers.registry import driver
 from tests.brokers import registry
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.redis.harness import redis_server

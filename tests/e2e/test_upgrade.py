@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.sqlite.file import SCHEMA
+from babelgate.brokers.sqlite.file import SCHEMA
 from tests.harness.gateway import GatewayProcess, gateway
 
 pytestmark = pytest.mark.slow

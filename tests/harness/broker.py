@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
-from app.brokers import registry
-from app.brokers.binding import Binding, QueueStats
-from app.brokers.idempotency_store import KeepsKeys
-from app.brokers.projection import NativeWrite
-from app.clock import Clock, now_ms
+from babelgate.brokers import registry
+from babelgate.brokers.binding import Binding, QueueStats
+from babelgate.brokers.idempotency_store import KeepsKeys
+from babelgate.brokers.projection import NativeWrite
+from babelgate.clock import Clock, now_ms
 from tests.harness.proxy import Proxy, proxy
 
 OpenBinding = TypeVar("OpenBinding", bound=Binding)
@@ -30,8 +30,8 @@ OpenBinding = TypeVar("OpenBinding", bound=Binding)
 class Broker(ABC):
     """One running broker.
 
-    ``kind`` is its package below ``app.brokers``, ``sample`` a URL that is never connected to, ``name`` the broker's
-    name in a configuration.
+    ``kind`` is its package below ``babelgate.brokers``, ``sample`` a URL that is never connected to, ``name`` the
+    broker's name in a configuration.
 
     - ``embedded``: it runs in the gateways' own processes, so restarting it means restarting them.
     - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.

@@ -11,24 +11,24 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
 
-from app.brokers.kafka.admin import Topic
-from app.brokers.kafka.emptiness import Progress
-from app.brokers.kafka.options import KafkaQueue
-from app.brokers.pulsar.wire import EntryId
-from app.brokers.sqlite.file import WIDEST
-from app.brokers.sqs.settle import ReceiptHandle
-from app.cluster.client import Address
-from app.gateway.ack_tokens import Lease
-from app.gateway.authorization import ANYONE, Right
-from app.gateway.gateway import Access
-from app.gateway.routing import Route, Rule
-from app.http.schemas import PublishParameters
-from app.observe.events import Facts
-from app.runtime.cache import Cache
+from babelgate.brokers.kafka.admin import Topic
+from babelgate.brokers.kafka.emptiness import Progress
+from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.pulsar.wire import EntryId
+from babelgate.brokers.sqlite.file import WIDEST
+from babelgate.brokers.sqs.settle import ReceiptHandle
+from babelgate.cluster.client import Address
+from babelgate.gateway.ack_tokens import Lease
+from babelgate.gateway.authorization import ANYONE, Right
+from babelgate.gateway.gateway import Access
+from babelgate.gateway.routing import Route, Rule
+from babelgate.http.schemas import PublishParameters
+from babelgate.observe.events import Facts
+from babelgate.runtime.cache import Cache
 from tests.architecture.sources import belongs, modules
 from tests.brokers.registry import ALL
 
-_PROGRAMS = ("app.pipeline", "app.cli", "app.demo")
+_PROGRAMS = ("babelgate.pipeline", "babelgate.cli", "babelgate.demo")
 """Programs of their own, which no caller of a gateway reaches."""
 
 Entry = Callable[[int], tuple[Any, ...]]
@@ -143,103 +143,122 @@ def _entry_of_others(number: int) -> tuple[Any, float]:
 
 CACHES = [
     Remembered(
-        "app.http.heads._remembered",
+        "babelgate.http.heads._remembered",
         "parts of targets",
         "process",
         lambda n: (b"/queues/%%F0%%9F%%98%%80%b" % _bytes(n, 230),),
         3_500,
     ),
-    Remembered("app.http.heads._is_host", "valid hosts", "process", lambda n: (_bytes(n, 256),), 600),
-    Remembered("app.http.auth._is_own", "hosts of requests", "process", lambda n: (_bytes(n, 300), frozenset()), 800),
+    Remembered("babelgate.http.heads._is_host", "valid hosts", "process", lambda n: (_bytes(n, 256),), 600),
     Remembered(
-        "app.http.schemas._remembered",
+        "babelgate.http.auth._is_own", "hosts of requests", "process", lambda n: (_bytes(n, 300), frozenset()), 800
+    ),
+    Remembered(
+        "babelgate.http.schemas._remembered",
         "queries",
         "process",
         lambda n: (b"ordering_key=%%F0%%9F%%98%%80%b" % _bytes(n, 100), PublishParameters),
         1_200,
     ),
     Remembered(
-        "app.http.direct._callers",
+        "babelgate.http.direct._callers",
         "callers by credential",
         "process",
         lambda n: ((_bytes(n, 900), _bytes(n, 100)), ANYONE),
     ),
-    Remembered("app.gateway.gateway._accesses", "rights of callers", "process", _access),
+    Remembered("babelgate.gateway.gateway._accesses", "rights of callers", "process", _access),
     Remembered(
-        "app.gateway.overview._warned",
+        "babelgate.gateway.overview._warned",
         "warnings about queues",
         "process",
         lambda n: (_text(n), (n / 7, [_text(n * 20 + each, 300) for each in range(20)])),
     ),
-    Remembered("app.gateway.routing._routes", "routes", "process", _route),
-    Remembered("app.gateway.runtimes._names", "names of idle queues", "process", _plain),
-    Remembered("app.gateway.ack_tokens._leases", "leases of ack tokens", "process", _lease),
-    Remembered("app.gateway.lease_table.ended", "ended leases", "broker", _plain),
-    Remembered("app.observe.log_throttle._written", "repeated warnings", "kind of warning", _line),
-    Remembered("app.server.cycle._lines", "fields of answers", "process", lambda n: ((b"server", _bytes(n)),), 1_000),
+    Remembered("babelgate.gateway.routing._routes", "routes", "process", _route),
+    Remembered("babelgate.gateway.runtimes._names", "names of idle queues", "process", _plain),
+    Remembered("babelgate.gateway.ack_tokens._leases", "leases of ack tokens", "process", _lease),
+    Remembered("babelgate.gateway.lease_table.ended", "ended leases", "broker", _plain),
+    Remembered("babelgate.observe.log_throttle._written", "repeated warnings", "kind of warning", _line),
     Remembered(
-        "app.cluster.client._url", "URLs of peers", "process", lambda n: (Address(_text(n, 253), n), "/settle"), 1_500
-    ),
-    Remembered("app.ojs.terms.timestamp", "times of jobs", "process", lambda n: (1_800_000_000_000 + n,), 300),
-    Remembered(
-        "app.brokers.sqlite.file.widened", "SQL statements", "process", lambda n: ("add_messages", WIDEST - n), 4_000
-    ),
-    Remembered("app.brokers.sqlite.writer._queue_ids", "rows of queues", "SQLite broker", _plain),
-    Remembered("app.brokers.redis.binding._empty", "empty queues", "Redis broker", _plain),
-    Remembered("app.brokers.redis.binding._foreign", "queues with foreign messages", "Redis broker", _plain),
-    Remembered("app.brokers.redis.used_queues._recorded", "recorded queues", "Redis broker", _plain),
-    Remembered("app.brokers.sqs.settle._latest", "latest receipts", "SQS broker", _receipt),
-    Remembered("app.brokers.sqs.client._urls", "URLs of queues", "SQS broker", _url),
-    Remembered("app.brokers.pulsar.connection.acked", "acked entries", "Pulsar connection", _acked),
-    Remembered(
-        "app.brokers.pulsar.client._owners", "owners of topics", "Pulsar broker", lambda n: (_text(n, 300), None)
-    ),
-    Remembered("app.brokers.pulsar.client._partitions", "partitions of topics", "Pulsar broker", _partitions),
-    Remembered("app.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
-    Remembered("app.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
-    Remembered(
-        "app.brokers.pulsar.client.acked_for_others", "entries acked for others", "Pulsar broker", _entry_of_others
+        "babelgate.server.cycle._lines", "fields of answers", "process", lambda n: ((b"server", _bytes(n)),), 1_000
     ),
     Remembered(
-        "app.brokers.servicebus.binding._unconfirmed",
+        "babelgate.cluster.client._url",
+        "URLs of peers",
+        "process",
+        lambda n: (Address(_text(n, 253), n), "/settle"),
+        1_500,
+    ),
+    Remembered("babelgate.ojs.terms.timestamp", "times of jobs", "process", lambda n: (1_800_000_000_000 + n,), 300),
+    Remembered(
+        "babelgate.brokers.sqlite.file.widened",
+        "SQL statements",
+        "process",
+        lambda n: ("add_messages", WIDEST - n),
+        4_000,
+    ),
+    Remembered("babelgate.brokers.sqlite.writer._queue_ids", "rows of queues", "SQLite broker", _plain),
+    Remembered("babelgate.brokers.redis.binding._empty", "empty queues", "Redis broker", _plain),
+    Remembered("babelgate.brokers.redis.binding._foreign", "queues with foreign messages", "Redis broker", _plain),
+    Remembered("babelgate.brokers.redis.used_queues._recorded", "recorded queues", "Redis broker", _plain),
+    Remembered("babelgate.brokers.sqs.settle._latest", "latest receipts", "SQS broker", _receipt),
+    Remembered("babelgate.brokers.sqs.client._urls", "URLs of queues", "SQS broker", _url),
+    Remembered("babelgate.brokers.pulsar.connection.acked", "acked entries", "Pulsar connection", _acked),
+    Remembered(
+        "babelgate.brokers.pulsar.client._owners", "owners of topics", "Pulsar broker", lambda n: (_text(n, 300), None)
+    ),
+    Remembered("babelgate.brokers.pulsar.client._partitions", "partitions of topics", "Pulsar broker", _partitions),
+    Remembered("babelgate.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
+    Remembered("babelgate.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
+    Remembered(
+        "babelgate.brokers.pulsar.client.acked_for_others",
+        "entries acked for others",
+        "Pulsar broker",
+        _entry_of_others,
+    ),
+    Remembered(
+        "babelgate.brokers.servicebus.binding._unconfirmed",
         "settles without answer",
         "Service Bus broker",
         lambda n: (n.to_bytes(16), None),
     ),
     Remembered(
-        "app.brokers.kafka.admin._topics",
+        "babelgate.brokers.kafka.admin._topics",
         "topics",
         "Kafka broker",
         lambda n: (_text(n, 249), Topic(_text(n, 249), 1_000 + n, 10**9 + n, n.to_bytes(16), 10**12 + n)),
     ),
-    Remembered("app.brokers.kafka.emptiness._progress", "partitions of others", "Kafka broker", _progress),
-    Remembered("app.brokers.kafka.retry._watched", "used queues", "Kafka broker", _queue),
-    Remembered("app.brokers.kafka.publish._tiers", "used retry tiers", "Kafka broker", _plain),
+    Remembered("babelgate.brokers.kafka.emptiness._progress", "partitions of others", "Kafka broker", _progress),
+    Remembered("babelgate.brokers.kafka.retry._watched", "used queues", "Kafka broker", _queue),
+    Remembered("babelgate.brokers.kafka.publish._tiers", "used retry tiers", "Kafka broker", _plain),
     Remembered(
-        "app.brokers.rabbitmq.delays.delayed_topology",
+        "babelgate.brokers.rabbitmq.delays.delayed_topology",
         "bindings of delays",
         "process",
         lambda n: (_text(n, 200),),
         3_000,
     ),
     Remembered(
-        "app.brokers.rabbitmq.frames._publish_method",
+        "babelgate.brokers.rabbitmq.frames._publish_method",
         "frames of publishes",
         "process",
         lambda n: (_wide(n, 255), _wide(n, 255), n),
         3_500,
     ),
     Remembered(
-        "app.brokers.rabbitmq.incoming._way_of",
+        "babelgate.brokers.rabbitmq.incoming._way_of",
         "ways of deliveries",
         "process",
         lambda n: (b"\xff%b\xff%b" % (_wide(n, 255).encode(), _wide(n, 255).encode()),),
         3_500,
     ),
     Remembered(
-        "app.brokers.rabbitmq.incoming._present", "sets of properties", "process", lambda n: (0xFFFC - 4 * n,), 1_000
+        "babelgate.brokers.rabbitmq.incoming._present",
+        "sets of properties",
+        "process",
+        lambda n: (0xFFFC - 4 * n,),
+        1_000,
     ),
-    Remembered("app.brokers.rabbitmq.incoming._table_of", "headers of messages", "process", _table, 6_000),
+    Remembered("babelgate.brokers.rabbitmq.incoming._table_of", "headers of messages", "process", _table, 6_000),
 ]
 
 

@@ -30,4 +30,4 @@ def _description(found: object) -> str | None:
     """The class or function of ``found``; None if it is not the application's."""
     # A generic or a proxy answers by itself for what it stands for, so the class is asked.
     of = found if inspect.isfunction(found) else type(found)
-    return f"{of.__module__}.{of.__qualname__}" if (of.__module__ or "").startswith("app.") else None
+    return f"{of.__module__}.{of.__qualname__}" if (of.__module__ or "").startswith("babelgate.") else None

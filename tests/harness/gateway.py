@@ -34,7 +34,7 @@ class GatewayProcess:
     variables. The port is kept over restarts.
     """
 
-    program: ClassVar[Sequence[str]] = ("app", "serve", "--quiet")
+    program: ClassVar[Sequence[str]] = ("babelgate", "serve", "--quiet")
     """The module that Python runs, and its arguments."""
 
     def __init__(
@@ -80,7 +80,7 @@ class GatewayProcess:
             return subprocess.Popen(
                 [sys.executable, "-m", *program],
                 cwd=self.root,
-                env=self.environ,
+                env=self.environ | {"PYTHONPATH": str(self.root / "app")},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

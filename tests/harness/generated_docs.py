@@ -19,14 +19,14 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.brokers.binding import Binding, DeadLetters, DeadStore, Lists, Peeks, Purges
-from app.brokers.capabilities import BrokerCapabilities
-from app.brokers.idempotency_store import KeepsKeys
-from app.config.settings import Settings
-from app.errors import BabelgateError
-from app.http import problems
-from app.observe.journal import record as journal
-from app.observe.metrics.catalogue import CATALOGUE
+from babelgate.brokers.binding import Binding, DeadLetters, DeadStore, Lists, Peeks, Purges
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.idempotency_store import KeepsKeys
+from babelgate.config.settings import Settings
+from babelgate.errors import BabelgateError
+from babelgate.http import problems
+from babelgate.observe.journal import record as journal
+from babelgate.observe.metrics.catalogue import CATALOGUE
 from tests.brokers.redis.rights import commands as redis_commands
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant

@@ -78,9 +78,9 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "Makefile": (),
     "README.md": ("processes",),
     "SECURITY.md": (),
-    "app/cli/": ("processes", "image"),
-    "app/demo/": ("processes", "pipeline"),
-    "app/pipeline/": ("pipeline", "image", "processes"),
+    "app/babelgate/cli/": ("processes", "image"),
+    "app/babelgate/demo/": ("processes", "pipeline"),
+    "app/babelgate/pipeline/": ("pipeline", "image", "processes"),
     "clients/": ("clients", "document"),
     "docker-compose.yml": ("processes",),
     "docker/": ("image", "processes"),
@@ -102,7 +102,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/official/": ("artemis", "kafka", "pulsar", "rabbitmq", "servicebus"),
     "tests/suites/": BROKERS,
     **{beginning: (group,) for beginning, group in TESTS.items() if group not in ("http", "processes", "document")},
-    **{f"app/brokers/{kind}/": (kind,) for kind in BROKERS},
+    **{f"app/babelgate/brokers/{kind}/": (kind,) for kind in BROKERS},
 }
 """The groups that a changed file can affect, by the longest beginning of its path; all of them for any other file. The
 units and the HTTP tests that ``make test`` runs are no reason to name their groups."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import zstandard
 
-from app.observe.events import Event, EventKind, Facts
-from app.observe.journal.record import Record, decode, parse_segment
+from babelgate.observe.events import Event, EventKind, Facts
+from babelgate.observe.journal.record import Record, decode, parse_segment
 
 MESSAGE = Facts(0, "id-1", "trace-1", "urn:babel:test:made", 1_700_000_000_000, "go", 120)
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome, Outgoing
-from app.clock import Clock
-from app.envelope import Limits, dead_letter_block
-from app.errors import BabelgateError
-from app.gateway.admission import Admission
-from app.gateway.lease_manager import FailedDelivery, GatewayLeaseManager
-from app.gateway.lease_table import BrokerUsage
-from app.gateway.routing import Rule
-from app.observe.events import Event
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome, Outgoing
+from babelgate.clock import Clock
+from babelgate.envelope import Limits, dead_letter_block
+from babelgate.errors import BabelgateError
+from babelgate.gateway.admission import Admission
+from babelgate.gateway.lease_manager import FailedDelivery, GatewayLeaseManager
+from babelgate.gateway.lease_table import BrokerUsage
+from babelgate.gateway.routing import Rule
+from babelgate.observe.events import Event
 from tests.harness.memory import OWNED, DeadLetterPublishingMemory, MemoryBinding
 from tests.harness.observed import events_into
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
-from app.brokers.capabilities import BrokerCapabilities
-from app.clock import Clock, now_ms
-from app.envelope import dead_letter_record
-from app.envelope.broker_properties import http_date
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.clock import Clock, now_ms
+from babelgate.envelope import dead_letter_record
+from babelgate.envelope.broker_properties import http_date
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
 
 CAPABLE = BrokerCapabilities(
     max_delay_seconds=None,

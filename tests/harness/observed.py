@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.observe.events import Call, Event, Observe
+from babelgate.observe.events import Call, Event, Observe
 
 
 def events_into(kept: list[Event]) -> Observe:

@@ -32,7 +32,7 @@ def shell(scripts: list[str], url: str, directory: Path, others: Mapping[str, st
     ``others``: further addresses of the pages, and those that stand for them.
     """
     (directory / ".curlrc").write_text("fail-with-body\n")
-    (directory / "babelgate").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app "$@"\n')
+    (directory / "babelgate").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m babelgate "$@"\n')
     (directory / "babelgate").chmod(0o755)
     environ = os.environ | {
         "CURL_HOME": str(directory),

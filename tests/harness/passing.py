@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing, QueueStats
-from app.brokers.capabilities import BrokerCapabilities
-from app.errors import BabelgateError
+from babelgate.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.errors import BabelgateError
 
 _OPTIONAL = (
     "peek",

@@ -192,7 +192,7 @@ class Pod:
         (self._home / "etc" / "hosts").write_text(text)
 
     def _command(self, container: Mapping[str, Any], arguments: Sequence[str]) -> list[str]:
-        return self._inside(container, sys.executable, "-m", "app", *arguments)
+        return self._inside(container, sys.executable, "-m", "babelgate", *arguments)
 
     def _inside(self, container: Mapping[str, Any], *words: str) -> list[str]:
         """The command that runs ``words`` in the namespaces of the pod, with the environment of a container."""
@@ -262,7 +262,7 @@ class Pod:
                 (self._home / "etc" / name).write_bytes(path.read_bytes())
         program = self._home / "bin" / "babelgate"
         program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m babelgate "$@"\n')
         for volume in self.spec["volumes"]:
             folder = self._home / "volumes" / volume["name"]
             folder.mkdir(parents=True)

@@ -63,7 +63,7 @@ def run(*arguments: str, environ: Mapping[str, str], stdin: bytes = b"") -> subp
     with TemporaryDirectory() as folder:
         source, out, err = (Path(folder, name) for name in ("in", "out", "err"))
         source.write_bytes(stdin)
-        status = Fork("app", *arguments, environ=environ, streams=(source, out, err)).wait()
+        status = Fork("babelgate", *arguments, environ=environ, streams=(source, out, err)).wait()
         return subprocess.CompletedProcess(arguments, status, out.read_bytes(), err.read_bytes())
 
 
@@ -91,8 +91,8 @@ _loaded = cache(_Loaded)
 
 
 def _serve() -> None:
-    from app.cli import client, main  # noqa: F401
-    from app.server import server, wiring  # noqa: F401
+    from babelgate.cli import client, main  # noqa: F401
+    from babelgate.server import server, wiring  # noqa: F401
 
     # A fork neither copies nor searches what is there already.
     gc.freeze()

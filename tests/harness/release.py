@@ -23,7 +23,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from app import __version__
+from babelgate import __version__
 from tests.harness.generated_docs import PAGES, ROOT, rendered
 from tests.harness.licences import forbidden, pinned
 from tests.harness.local import free_port
@@ -107,7 +107,7 @@ def stale_locks() -> Iterator[str]:
 
 def stale_pages() -> Iterator[str]:
     """The generated files that are not current."""
-    made = subprocess.run([sys.executable, "-m", "app.http.openapi"], cwd=ROOT, check=True, capture_output=True)
+    made = subprocess.run([sys.executable, "-m", "babelgate.http.openapi"], cwd=ROOT, check=True, capture_output=True)
     if (ROOT / "openapi" / "openapi.yaml").read_bytes() != made.stdout:
         yield "openapi/openapi.yaml is not current: run `make openapi`"
     for page in PAGES:
@@ -117,9 +117,7 @@ def stale_pages() -> Iterator[str]:
 
 def build() -> tuple[Path, Path]:
     """Build the wheel and the sdist in ``dist/``; return their paths."""
-    code = (
-        "import sys; from flit_core.buildapi import *; print(build_wheel(sys.argv[1])); print(build_sdist(sys.argv[1]))"
-    )
+    code = "import sys; from pdm.backend import *; print(build_wheel(sys.argv[1])); print(build_sdist(sys.argv[1]))"
     command = [sys.executable, "-c", code, str(DIST)]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     wheel, sdist = done.stdout.split()

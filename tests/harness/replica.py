@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.clock import Clock, now_ms
-from app.cluster.client import Address
-from app.cluster.peers import Peers
-from app.cluster.signing import Signer
-from app.cluster.sockets import SocketDirectory
-from app.errors import BabelgateError
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.model import Settlement
-from app.gateway.routing import Router, Rule
-from app.observe.events import Event
-from app.server.peer_port import PeerPort
+from babelgate.clock import Clock, now_ms
+from babelgate.cluster.client import Address
+from babelgate.cluster.peers import Peers
+from babelgate.cluster.signing import Signer
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.errors import BabelgateError
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Settlement
+from babelgate.gateway.routing import Router, Rule
+from babelgate.observe.events import Event
+from babelgate.server.peer_port import PeerPort
 from tests.harness.memory import MemoryBinding, lacking
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft

@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from app import __version__
+from babelgate import __version__
 from tests.harness.licences import licence, pinned
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.capabilities import BrokerCapabilities
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Policy, Router, Rule
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Policy, Router, Rule
 from tests.harness.memory import CAPABLE, MemoryBinding
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, ORDINARY, Process

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from app.clock import now_ms
-from app.pipeline.cli.main import pipeline
-from app.pipeline.spark.session import session
+from babelgate.clock import now_ms
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.spark.session import session
 
 
 def run(master: str, conf: dict[str, str], commands: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -32,10 +32,10 @@ def run(master: str, conf: dict[str, str], commands: Sequence[Sequence[str]]) ->
 
 
 def _source(_: Any) -> list[str]:
-    import app.envelope
+    import babelgate.envelope
 
     # Spark adds what it was sent to the path as it lies in the executor's working folder.
-    return [os.path.abspath(app.envelope.__file__)]
+    return [os.path.abspath(babelgate.envelope.__file__)]
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def keep_permissions(spark: SparkSession) -> None:
 
 def make() -> None:
     """Write the archive from the classes that a small job loads. Takes 15 s."""
-    from app.pipeline.spark.session import session
+    from babelgate.pipeline.spark.session import session
 
     with tempfile.TemporaryDirectory(dir=_ARCHIVE.parent) as folder:
         made = Path(folder) / _ARCHIVE.name

@@ -20,9 +20,9 @@ import uvicorn
 from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.config import settings
-from app.observe import logs
-from app.server import server
+from babelgate.config import settings
+from babelgate.observe import logs
+from babelgate.server import server
 from tests.harness.gateway import GatewayProcess
 
 TICK_SECONDS = 0.001

@@ -63,7 +63,7 @@ class Terminal:
 def terminal(*arguments: str, environ: Mapping[str, str], directory: Path) -> Iterator[Terminal]:
     """``babelgate ARGUMENTS`` in ``directory`` with exactly these environment variables, killed with the block."""
     master, slave = pty.openpty()
-    program = [sys.executable, "-m", "app", *arguments]
+    program = [sys.executable, "-m", "babelgate", *arguments]
     known = {**environ, "PYTHONPATH": str(_ROOT)}
     process = subprocess.Popen(program, cwd=directory, env=known, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
@@ -83,7 +83,7 @@ def output_of(*arguments: str, environ: Mapping[str, str], columns: int = 80) ->
     screen = Path(os.ttyname(slave))
     written = b""
     try:
-        program = Fork("app", *arguments, environ=environ, streams=(Path(os.devnull), screen, screen))
+        program = Fork("babelgate", *arguments, environ=environ, streams=(Path(os.devnull), screen, screen))
         deadline = time.monotonic() + _SECONDS
         while program.poll() is None:
             assert time.monotonic() < deadline, f"{arguments} does not end: {written!r}"

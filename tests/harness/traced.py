@@ -10,9 +10,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from app.observe.tracing.sampling import sampling
-from app.observe.tracing.span_recorder import RootIds, SpanRecorder
-from app.observe.tracing.trace import Tracing
+from babelgate.observe.tracing.sampling import sampling
+from babelgate.observe.tracing.span_recorder import RootIds, SpanRecorder
+from babelgate.observe.tracing.trace import Tracing
 
 
 class Spans:

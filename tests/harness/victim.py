@@ -13,14 +13,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.brokers import registry
-from app.brokers.binding import DeadRecord, NativeQueue
-from app.clock import now_ms
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.redrive import RedriveOrder
-from app.gateway.routing import Router, Rule
+from babelgate.brokers import registry
+from babelgate.brokers.binding import DeadRecord, NativeQueue
+from babelgate.clock import now_ms
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.redrive import RedriveOrder
+from babelgate.gateway.routing import Router, Rule
 from tests.harness.passing import Passing
 
 _PATIENT = {"timeout_seconds": 15}

@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from app.server.wiring import build_app
+from babelgate.server.wiring import build_app
 from tests.harness.sockets import Connection
 
 DRAFT = b'{"job":"count","data":{"n":1}}'

@@ -11,19 +11,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.brokers.binding import Binding, QueueStats
-from app.brokers.capabilities import BrokerCapabilities
-from app.brokers.idempotency_store import Terms
-from app.clock import Clock, now_ms
-from app.cluster.peers import Peers
-from app.cluster.signing import Signer
-from app.cluster.sockets import SocketDirectory
-from app.errors import BabelgateError, BrokerUnavailable
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.idempotency import OWN, KeyPolicy
-from app.gateway.model import (
+from babelgate.brokers.binding import Binding, QueueStats
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.idempotency_store import Terms
+from babelgate.clock import Clock, now_ms
+from babelgate.cluster.peers import Peers
+from babelgate.cluster.signing import Signer
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.errors import BabelgateError, BrokerUnavailable
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.idempotency import OWN, KeyPolicy
+from babelgate.gateway.model import (
     DeadLetter,
     DeadLetterFilter,
     Extend,
@@ -36,10 +36,10 @@ from app.gateway.model import (
     Reject,
     Settlement,
 )
-from app.gateway.redrive import RedriveOrder
-from app.gateway.routing import Policy, Router, Rule
-from app.observe.events import Event
-from app.server.peer_port import PeerPort
+from babelgate.gateway.redrive import RedriveOrder
+from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.observe.events import Event
+from babelgate.server.peer_port import PeerPort
 from tests.harness.broker import Broker
 from tests.harness.observed import events_into
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from jsonschema_rs import ValidationError
 
-from app.config import settings
-from app.http.spool import MAX_BYTES
-from app.server.lifecycle import CLOSE_SECONDS
+from babelgate.config import settings
+from babelgate.http.spool import MAX_BYTES
+from babelgate.server.lifecycle import CLOSE_SECONDS
 from tests.harness import helm, program
 from tests.harness.helm import CHART, Document, documents, only, template
 from tests.harness.local import certify

@@ -30,7 +30,7 @@ def run(directory: Path, url: str, spec: dict[str, Any]) -> subprocess.Completed
     (container,) = spec["containers"]
     program = directory / "bin" / "babelgate"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m babelgate "$@"\n')
     program.chmod(0o755)
     environ = {each["name"]: each.get("value", "a-token") for each in container["env"]} | {"BABELGATE_URL": url}
     path = f"{program.parent}:{os.environ['PATH']}"

@@ -8,14 +8,14 @@ from typing import Any
 import click
 import pytest
 
-from app import __version__
-from app.pipeline.cli.main import pipeline
+from babelgate import __version__
+from babelgate.pipeline.cli.main import pipeline
 from tests.harness.helm import Document, only
 from tests.helm.matrix import rendered
 from tests.unit.test_packaging import pins
 
 ROOT = Path(__file__).parents[2]
-MAIN = "local:///opt/babelgate/bin/babelgate.py"
+MAIN = "local:///opt/babelgate/bin/babelgate-main.py"
 NIGHTLY = "many, nightly"
 OPERATORS = ("many, kubeflow", "many, apache")
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from app.errors import BrokerUnavailable, OutcomeUnknown, OwnerUnreachable
+from babelgate.errors import BrokerUnavailable, OutcomeUnknown, OwnerUnreachable
 from tests.brokers import registry
 from tests.e2e.test_replicas import LEASE, ledger_of, left_behind, report
 from tests.harness.broker import Broker

@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from app.brokers import registry
-from app.brokers.options import SecretOption
-from app.clock import now_ms
-from app.config.settings import Settings
-from app.errors import ConfigError
+from babelgate.brokers import registry
+from babelgate.brokers.options import SecretOption
+from babelgate.clock import now_ms
+from babelgate.config.settings import Settings
+from babelgate.errors import ConfigError
 from tests.harness.helm import CHART, documents, only, template
 
 REFERENCES = ("${file:/run/secrets/shop/key}", "${env:KEY}", "${env:A}${file:/b}")

@@ -10,9 +10,9 @@ import httpx
 import pytest
 import yaml
 
-from app.config import settings
-from app.server.server import uvicorn_config
-from app.server.wiring import build_app
+from babelgate.config import settings
+from babelgate.server.server import uvicorn_config
+from babelgate.server.wiring import build_app
 from tests.harness.local import certify
 from tests.harness.sockets import Connection, Secured, serving
 from tests.harness.ways import Served

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from app.config import settings
-from app.server.server import uvicorn_config
+from babelgate.config import settings
+from babelgate.server.server import uvicorn_config
 from tests.harness.sockets import Connection, Secured, lifespan, serving
 
 WAITING = 200

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.gateway.authorization import Right
-from app.http.api import OPEN
+from babelgate.gateway.authorization import Right
+from babelgate.http.api import OPEN
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
 from tests.http.test_operators import dead_letter

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from app.http.body import MAX_RATIO
-from app.http.results import EXPLAINED_FAILURES, LISTED_FAILURES
-from app.http.upload import MAX_BLANK_LINES
+from babelgate.http.body import MAX_RATIO
+from babelgate.http.results import EXPLAINED_FAILURES, LISTED_FAILURES
+from babelgate.http.upload import MAX_BLANK_LINES
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}

@@ -9,7 +9,7 @@ import zlib
 
 import pytest
 
-from app.http.exchange import DISCARDED_BYTES
+from babelgate.http.exchange import DISCARDED_BYTES
 from tests.harness.asgi import GONE, Call, part
 from tests.harness.problems import problem
 

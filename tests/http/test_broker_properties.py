@@ -8,14 +8,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from app.envelope.broker_properties import READ_ONLY, WRITABLE
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
-from app.http.consume import MAX_HEADERS_BYTES
+from babelgate.envelope.broker_properties import READ_ONLY, WRITABLE
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.http.consume import MAX_HEADERS_BYTES
 from tests.harness.memory import MemoryBinding, lacking
 from tests.harness.problems import problem
 

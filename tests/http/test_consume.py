@@ -8,10 +8,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from app.brokers.binding import MAX_HANDLE_LENGTH
-from app.config import settings
-from app.config.token_keys import token_keys
-from app.gateway.ack_tokens import TokenSealer
+from babelgate.brokers.binding import MAX_HANDLE_LENGTH
+from babelgate.config import settings
+from babelgate.config.token_keys import token_keys
+from babelgate.gateway.ack_tokens import TokenSealer
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}

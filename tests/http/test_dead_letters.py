@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from app.brokers.binding import DeadLetterRequest, Outgoing
-from app.clock import now_ms
-from app.envelope import dead_letter_block
-from app.gateway.redrive_files import MAX_RUNNING
+from babelgate.brokers.binding import DeadLetterRequest, Outgoing
+from babelgate.clock import now_ms
+from babelgate.envelope import dead_letter_block
+from babelgate.gateway.redrive_files import MAX_RUNNING
 from tests.harness.problems import problem
 from tests.http.test_operators import DRAFT, dead_letter
 

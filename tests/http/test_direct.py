@@ -15,18 +15,18 @@ import yaml
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from app.config import settings
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.publish import Publisher
-from app.gateway.routing import Router, Rule
-from app.http.auth import Auth
-from app.http.direct import DIRECT, MAX_BODY_BYTES, DirectEndpoints
-from app.http.heads import target_of
-from app.server.cycle import DirectCycle
-from app.server.protocol import GatewayProtocol
-from app.server.server import uvicorn_config
+from babelgate.config import settings
+from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.publish import Publisher
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.auth import Auth
+from babelgate.http.direct import DIRECT, MAX_BODY_BYTES, DirectEndpoints
+from babelgate.http.heads import target_of
+from babelgate.server.cycle import DirectCycle
+from babelgate.server.protocol import GatewayProtocol
+from babelgate.server.server import uvicorn_config
 from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE, MemoryBinding
 from tests.harness.sockets import Connection, serving

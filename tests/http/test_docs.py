@@ -13,9 +13,9 @@ from fastapi import FastAPI, Request
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from app.http.direct import DIRECT
-from app.http.docs import MAX_READERS, Content, Readers, routes, takes_gzip
-from app.server.protocol import GatewayProtocol
+from babelgate.http.direct import DIRECT
+from babelgate.http.docs import MAX_READERS, Content, Readers, routes, takes_gzip
+from babelgate.server.protocol import GatewayProtocol
 from tests.harness.asgi import Call
 from tests.harness.local import eventually
 from tests.harness.problems import problem

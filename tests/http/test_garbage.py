@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.sqlite.binding import SqliteBinding
-from app.errors import BrokerUnavailable
-from app.http.exchange import Exchange
-from app.server.application import App
+from babelgate.brokers.sqlite.binding import SqliteBinding
+from babelgate.errors import BrokerUnavailable
+from babelgate.http.exchange import Exchange
+from babelgate.server.application import App
 from tests.harness.asgi import Call, part
 
 DRAFT = b'{"job":"urn:babel:garbage:made","data":{"n":1}}'
@@ -81,7 +81,7 @@ def collected() -> Iterator[list[Any]]:
 
 def _is_ours(each: object) -> bool:
     if isinstance(each, FrameType):
-        return each.f_globals.get("__name__", "").startswith("app.")
+        return each.f_globals.get("__name__", "").startswith("babelgate.")
     return isinstance(each, Exchange)
 
 

@@ -8,15 +8,15 @@ import threading
 
 import pytest
 
-from app.brokers.binding import DeadRecord
-from app.config import settings
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
-from app.server.server import uvicorn_config
+from babelgate.brokers.binding import DeadRecord
+from babelgate.config import settings
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.server.server import uvicorn_config
 from tests.harness.asgi import Call, part
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding

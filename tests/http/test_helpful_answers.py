@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.gateway.ack_tokens import Lease, TokenKey, TokenSealer
-from app.http.path_hints import path_hint
-from app.http.problems import MEANINGS
-from app.schematext import closest
+from babelgate.gateway.ack_tokens import Lease, TokenKey, TokenSealer
+from babelgate.http.path_hints import path_hint
+from babelgate.http.problems import MEANINGS
+from babelgate.schematext import closest
 from tests.harness.problems import problem
 from tests.harness.ways import JSON, answer, post
 

@@ -7,11 +7,11 @@ import json
 import jsonschema
 import pytest
 
-from app.brokers.idempotency_store import TOKEN_BYTES, KeyClaim, KeySettlement, Terms
-from app.config import settings
-from app.errors import ConfigError
-from app.gateway.idempotency import fingerprint
-from app.server.wiring import resolve
+from babelgate.brokers.idempotency_store import TOKEN_BYTES, KeyClaim, KeySettlement, Terms
+from babelgate.config import settings
+from babelgate.errors import ConfigError
+from babelgate.gateway.idempotency import fingerprint
+from babelgate.server.wiring import resolve
 
 MESSAGES = "/queues/emails/messages"
 DRAFT = {"job": "urn:babel:emails:welcome", "data": {"to": "a@example.com"}}

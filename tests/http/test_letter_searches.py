@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import DeadRecord
-from app.errors import BrokerUnavailable, DeadLetterNotReached, UnknownDeadLetter
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE, Caller, Right
-from app.gateway.dead_letters import MAX_SCANNED
-from app.gateway.gateway import Gateway
-from app.gateway.letter_scans import MAX_SCANS
-from app.gateway.model import DeadLetterFilter
-from app.gateway.routing import Router, Rule
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
+from babelgate.brokers.binding import DeadRecord
+from babelgate.errors import BrokerUnavailable, DeadLetterNotReached, UnknownDeadLetter
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE, Caller, Right
+from babelgate.gateway.dead_letters import MAX_SCANNED
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.letter_scans import MAX_SCANS
+from babelgate.gateway.model import DeadLetterFilter
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem

@@ -12,14 +12,14 @@ from functools import partial
 import httpx
 import pytest
 
-from app.config import settings
-from app.http.observers import AccessLog, MalformedRequest
-from app.observe.log_throttle import LINES, SECONDS
-from app.observe.metrics.catalogue import MALFORMED_KINDS
-from app.server.malformed import MALFORMED
-from app.server.protocol import MAX_PIPELINED
-from app.server.server import uvicorn_config
-from app.server.wiring import build_app
+from babelgate.config import settings
+from babelgate.http.observers import AccessLog, MalformedRequest
+from babelgate.observe.log_throttle import LINES, SECONDS
+from babelgate.observe.metrics.catalogue import MALFORMED_KINDS
+from babelgate.server.malformed import MALFORMED
+from babelgate.server.protocol import MAX_PIPELINED
+from babelgate.server.server import uvicorn_config
+from babelgate.server.wiring import build_app
 from tests.harness.local import certify, eventually
 from tests.harness.sockets import Connection, echo, serving
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from app.server.overload import Shedder
+from babelgate.server.overload import Shedder
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
 from tests.harness.prometheus import promtool

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 from openapi_spec_validator import validate
 
-from app.brokers.binding import Outgoing
-from app.envelope.options import OPTIONS
+from babelgate.brokers.binding import Outgoing
+from babelgate.envelope.options import OPTIONS
 from tests.harness.operations import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ async def test_the_export_is_what_is_served(client, exported):
 
 
 def test_the_command_writes_the_export():
-    command = [sys.executable, "-m", "app.http.openapi"]
+    command = [sys.executable, "-m", "babelgate.http.openapi"]
     made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     assert made == (ROOT / "openapi" / "openapi.yaml").read_bytes(), "run `make openapi`"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from app import envelope
-from app.http.problems import MEANINGS
+from babelgate import envelope
+from babelgate.http.problems import MEANINGS
 from tests.harness.operations import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("get", "post", "put", "patch", "delete")
-WHERE = "in app/http/schemas.py, views.py, envelopes.py or operations.py"
+WHERE = "in app/babelgate/http/schemas.py, views.py, envelopes.py or operations.py"
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_every_body_has_an_example_that_fits_its_schema(document):
             schema = {**content["schema"], "components": document["components"]}
             for example in found:
                 jsonschema.Draft202012Validator(schema).validate(example)
-    assert missing == [], "add it to ANSWERS or BODIES in app/http/examples.py"
+    assert missing == [], "add it to ANSWERS or BODIES in app/babelgate/http/examples.py"
 
 
 def test_every_problem_has_an_example_of_each_of_its_codes(document):
@@ -81,7 +81,9 @@ def test_every_problem_has_an_example_of_each_of_its_codes(document):
             assert f"Problem{example['status']}" == name
             shown.add(example["code"])
     # 405 is the answer of a path to other methods, so no operation has it.
-    assert codes() - shown == {"method_not_allowed"}, "add an error for each of these codes to app/http/examples.py"
+    assert codes() - shown == {"method_not_allowed"}, (
+        "add an error for each of these codes to app/babelgate/http/examples.py"
+    )
 
 
 def codes():
@@ -104,7 +106,9 @@ def test_every_answer_says_what_it_means_to_the_caller(document):
         for status, answer in operation["responses"].items():
             place = f"{operation['operationId']} {status}"
             said = answer.get("description", "")
-            assert said.endswith(".") and len(said.split()) > 2, f"{place}: say it in app/http/statuses.py: {said!r}"
+            assert said.endswith(".") and len(said.split()) > 2, (
+                f"{place}: say it in app/babelgate/http/statuses.py: {said!r}"
+            )
             assert said not in general, f"{place}: the title of the problem says nothing about this operation"
 
 

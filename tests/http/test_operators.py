@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.gateway.overview import broker_info
+from babelgate.gateway.overview import broker_info
 from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem
 

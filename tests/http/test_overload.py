@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from app.http.schemas import MAX_ENTRIES
+from babelgate.http.schemas import MAX_ENTRIES
 from tests.harness.asgi import GONE, Call, part
 from tests.harness.problems import problem
 

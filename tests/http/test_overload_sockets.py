@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from app.config import settings
-from app.server.overload import RESTED, SHEDDER, Pacer, Shedder
-from app.server.protocol import MAX_HEAD_BYTES, MAX_PIPELINED, GatewayProtocol
-from app.server.server import uvicorn_config
+from babelgate.config import settings
+from babelgate.server.overload import RESTED, SHEDDER, Pacer, Shedder
+from babelgate.server.protocol import MAX_HEAD_BYTES, MAX_PIPELINED, GatewayProtocol
+from babelgate.server.server import uvicorn_config
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.clock import now_ms
-from app.cluster.signing import ANYBODY, MAX_AGE_MS, Proof, Signer
-from app.cluster.wire import (
+from babelgate.clock import now_ms
+from babelgate.cluster.signing import ANYBODY, MAX_AGE_MS, Proof, Signer
+from babelgate.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
     SETTLE_PATH,
@@ -21,11 +21,11 @@ from app.cluster.wire import (
     decode_identity,
     encode_call,
 )
-from app.errors import InvalidAckToken, InvalidParameter
-from app.gateway.ack_tokens import TokenKey
-from app.gateway.model import Nack, Settlement, SettleResult
-from app.http.peer import METHODS, PeerApi
-from app.observe.metrics.instruments import decode as decode_metrics
+from babelgate.errors import InvalidAckToken, InvalidParameter
+from babelgate.gateway.ack_tokens import TokenKey
+from babelgate.gateway.model import Nack, Settlement, SettleResult
+from babelgate.http.peer import METHODS, PeerApi
+from babelgate.observe.metrics.instruments import decode as decode_metrics
 from tests.harness.asgi import Call, part
 from tests.harness.encodings import IN_STRINGS, broken
 from tests.harness.replica import QUEUE, Replica

@@ -9,14 +9,14 @@ import logging
 import httpx
 import pytest
 
-from app import errors
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.http import problems
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
+from babelgate import errors
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http import problems
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
 from tests.harness.memory import CAPABLE, OWNED, MemoryBinding
 from tests.harness.problems import problem
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from app.clock import now_ms
-from app.http.schemas import MAX_ENTRIES
+from babelgate.clock import now_ms
+from babelgate.http.schemas import MAX_ENTRIES
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}

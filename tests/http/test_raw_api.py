@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 import yaml
 
-from app.config import settings
-from app.server.server import uvicorn_config
-from app.server.wiring import build_app
+from babelgate.config import settings
+from babelgate.server.server import uvicorn_config
+from babelgate.server.wiring import build_app
 from tests.harness.sockets import Connection, serving
 
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app.config import settings
-from app.server.protocol import MAX_HEAD_BYTES
-from app.server.server import uvicorn_config
+from babelgate.config import settings
+from babelgate.server.protocol import MAX_HEAD_BYTES
+from babelgate.server.server import uvicorn_config
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
 

@@ -13,9 +13,9 @@ from functools import partial
 
 import pytest
 
-from app.config import settings
-from app.server.server import uvicorn_config
-from app.server.wiring import build_app
+from babelgate.config import settings
+from babelgate.server.server import uvicorn_config
+from babelgate.server.wiring import build_app
 from tests.harness.sockets import Secured, lifespan, serving
 
 RESET = struct.pack("ii", 1, 0)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from app.errors import EnvelopeError, Problem
-from app.gateway.model import Receipt
-from app.http.exchange import Exchange
-from app.http.results import BatchResults
-from app.http.spool import MAX_BYTES, MEMORY_BYTES, Spool
-from app.http.upload import MAX_FAILED_ENTRIES
+from babelgate.errors import EnvelopeError, Problem
+from babelgate.gateway.model import Receipt
+from babelgate.http.exchange import Exchange
+from babelgate.http.results import BatchResults
+from babelgate.http.spool import MAX_BYTES, MEMORY_BYTES, Spool
+from babelgate.http.upload import MAX_FAILED_ENTRIES
 from tests.harness.asgi import Call
 from tests.harness.gateway import gateway
 from tests.harness.problems import problem

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.errors import MAX_DETAIL
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
+from babelgate.errors import MAX_DETAIL
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
 from tests.harness.memory import MemoryBinding
 from tests.harness.problems import PLACED, problem
 

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from app.config import settings
-from app.server.overload import SHEDDER, Pacer, Shedder
-from app.server.server import raise_file_limit, uvicorn_config
-from app.server.wiring import build_app
+from babelgate.config import settings
+from babelgate.server.overload import SHEDDER, Pacer, Shedder
+from babelgate.server.server import raise_file_limit, uvicorn_config
+from babelgate.server.wiring import build_app
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
 

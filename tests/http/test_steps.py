@@ -17,12 +17,12 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-import app as ours
-from app.gateway.authorization import ANYONE
-from app.http.direct import DIRECT
-from app.server.application import App
-from app.server.overload import SHEDDER, Pacer, Shedder
-from app.server.protocol import GatewayProtocol
+import babelgate as ours
+from babelgate.gateway.authorization import ANYONE
+from babelgate.http.direct import DIRECT
+from babelgate.server.application import App
+from babelgate.server.overload import SHEDDER, Pacer, Shedder
+from babelgate.server.protocol import GatewayProtocol
 from tests.harness.local import eventually
 
 _OURS = str(Path(ours.__file__).parent)

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 
-from app.errors import BabelgateError
-from app.http.heads import path_of, target_of
+from babelgate.errors import BabelgateError
+from babelgate.http.heads import path_of, target_of
 from tests.harness.asgi import Call
 from tests.harness.haproxy import guarding
 from tests.harness.sockets import Connection

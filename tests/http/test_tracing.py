@@ -13,18 +13,18 @@ from typing import Any
 import httpx
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Policy, Router, Rule
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
-from app.http.traced import RequestTrace
-from app.observe.tracing.context import of_trace_id
-from app.observe.tracing.sampling import Sampling
-from app.observe.tracing.span_recorder import RecordedSpan, SpanRecorder
-from app.observe.tracing.trace import Tracing
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.http.traced import RequestTrace
+from babelgate.observe.tracing.context import of_trace_id
+from babelgate.observe.tracing.sampling import Sampling
+from babelgate.observe.tracing.span_recorder import RecordedSpan, SpanRecorder
+from babelgate.observe.tracing.trace import Tracing
 from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.asgi import Call, part
 from tests.harness.memory import CAPABLE, MemoryBinding, lacking

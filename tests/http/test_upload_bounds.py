@@ -13,15 +13,15 @@ from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from app.errors import BrokerUnavailable
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.http.api import create_api
-from app.http.auth import Auth
-from app.http.body import RequestLimits
-from app.http.upload import CHUNK_LINES, MAX_FAILED_BYTES, MAX_FAILED_ENTRIES
-from app.server.protocol import GatewayProtocol
+from babelgate.errors import BrokerUnavailable
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.http.upload import CHUNK_LINES, MAX_FAILED_BYTES, MAX_FAILED_ENTRIES
+from babelgate.server.protocol import GatewayProtocol
 from tests.harness.asgi import Call, part
 from tests.harness.gateway import gateway
 from tests.harness.local import eventually

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.http.dependencies import text_or_base64
+from babelgate.http.dependencies import text_or_base64
 from tests.harness.problems import problem
 
 BODY = {"job": "urn:a", "trace_id": "t", "data": {"n": 1}, "meta": {"schema_version": 1}, "attempts": -2}

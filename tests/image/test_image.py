@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app import __version__
+from babelgate import __version__
 from tests.harness import image as harness
 from tests.harness.image import LIMITS, ROOT, TAG, Podman
 
@@ -22,11 +22,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 IMPORTS = """
 import importlib, json, pathlib, pkgutil, sys
-import app
-from app.brokers import registry
+import babelgate
+from babelgate.brokers import registry
 # The pipeline has an image of its own, and a program starts where it is imported.
-skipped = ("app.pipeline", "app.demo", "app.__main__")
-names = [m.name for m in pkgutil.walk_packages(app.__path__, "app.", onerror=print) if not m.name.startswith(skipped)]
+skipped = ("babelgate.pipeline", "babelgate.demo", "babelgate.__main__")
+found = (m.name for m in pkgutil.walk_packages(babelgate.__path__, "babelgate.", onerror=print))
+names = [name for name in found if not name.startswith(skipped)]
 for name in (*names, *(driver.module for driver in registry.SCHEMES.values()), *sys.argv[1:]):
     importlib.import_module(name)
 stale = []
@@ -88,7 +89,7 @@ def test_settings(podman: Podman) -> None:
 def test_every_module_and_every_client_is_there_and_compiled(podman: Podman) -> None:
     """On a read-only file system, what is not compiled is compiled at every start."""
     found = json.loads(in_image(podman, "python3", "-W", "ignore", "-c", IMPORTS, *CLIENTS, *OTHERS))
-    assert {*CLIENTS, *OTHERS, "app.observe.otel", "app.brokers.artemis.binding"} <= set(found["imported"])
+    assert {*CLIENTS, *OTHERS, "babelgate.observe.otel", "babelgate.brokers.artemis.binding"} <= set(found["imported"])
     assert found["stale"] == []
 
 
@@ -121,7 +122,7 @@ def test_a_change_of_the_program_adds_one_layer_to_those_of_before(podman: Podma
         (shutil.copytree if source.is_dir() else shutil.copy2)(source, target)
     for name in ("Dockerfile", ".dockerignore"):
         shutil.copy2(ROOT / name, copied / name)
-    with (copied / "app" / "__init__.py").open("a", encoding="utf-8") as file:
+    with (copied / "app" / "babelgate" / "__init__.py").open("a", encoding="utf-8") as file:
         file.write(f"# {tmp_path.name}\n")
     changed = "babelgate:changed"
     harness.build(copied, changed)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app import __version__
+from babelgate import __version__
 from tests.harness import image as harness
 from tests.harness.image import LIMITS, Podman
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.pipeline.spark.session import session
+from babelgate.pipeline.spark.session import session
 from tests.harness import spark_jvm
 from tests.harness.ci import missing
 

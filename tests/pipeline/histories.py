@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from app.observe.journal.record import Record, Segment, encode
-from app.pipeline.storage.schemas import JOURNAL
+from babelgate.observe.journal.record import Record, Segment, encode
+from babelgate.pipeline.storage.schemas import JOURNAL
 
 Row = dict[str, Any]
 DAY = 86_400_000

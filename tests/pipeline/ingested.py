@@ -6,9 +6,9 @@ import json
 
 from click.testing import CliRunner
 
-from app.pipeline.cli.main import pipeline
-from app.pipeline.journal.reader import existing, read_journal, read_missing
-from app.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.journal.reader import existing, read_journal, read_missing
+from babelgate.pipeline.storage.datasets import DatasetStore
 from tests.harness.journal import landed, records
 from tests.pipeline.segments import keys
 

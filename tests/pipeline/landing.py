@@ -6,7 +6,7 @@ import gzip
 
 import msgspec
 
-from app.observe.journal.record import Record, Segment, encode
+from babelgate.observe.journal.record import Record, Segment, encode
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.pipeline.report.figures import CheckedBodies, DeadLetterFigures, Figures, Group, OpenMessages, Violations
+from babelgate.pipeline.report.figures import CheckedBodies, DeadLetterFigures, Figures, Group, OpenMessages, Violations
 
 HOSTILE = '<script>alert("1")</script>'
 FORMULA = "=HYPERLINK(0)"

@@ -7,11 +7,11 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.observe.events import Event, EventKind, Facts
-from app.observe.journal.buffer import Buffer
-from app.observe.journal.record import Record, new_epoch, parse_segment
-from app.observe.journal.segments import Segments, first_at
-from app.observe.journal.stores import Compression, store
+from babelgate.observe.events import Event, EventKind, Facts
+from babelgate.observe.journal.buffer import Buffer
+from babelgate.observe.journal.record import Record, new_epoch, parse_segment
+from babelgate.observe.journal.segments import Segments, first_at
+from babelgate.observe.journal.stores import Compression, store
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

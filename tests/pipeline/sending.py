@@ -9,8 +9,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from app.pipeline.cli.main import pipeline
-from app.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.storage.datasets import DatasetStore
 from tests.harness.gateway import GatewayProcess
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli.main import COMMANDS, pipeline
-from app.pipeline.journal.reader import read_journal
-from app.pipeline.storage.datasets import DatasetStore
-from app.pipeline.storage.schemas import DATASETS
+from babelgate.pipeline.cli.main import COMMANDS, pipeline
+from babelgate.pipeline.journal.reader import read_journal
+from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.storage.schemas import DATASETS
 from tests.harness.gateway import gateway
 from tests.harness.spark_cluster import cluster
 from tests.pipeline.histories import Days, land
@@ -86,7 +86,7 @@ def tasks_by_worker(folder, two_workers, spans):
 
 @pytest.mark.slow
 def test_every_job_runs_on_a_cluster_as_it_does_here(spark, two_workers, tmp_path):
-    imported = subprocess.run([two_workers.python, "-c", "import app"], cwd=tmp_path, stderr=subprocess.PIPE)
+    imported = subprocess.run([two_workers.python, "-c", "import babelgate"], cwd=tmp_path, stderr=subprocess.PIPE)
     assert b"No module named 'app'" in imported.stderr, "whatever of it runs there was sent there"
     inputs(tmp_path)
     here, there = str(tmp_path / "here"), str(tmp_path / "there")
@@ -102,7 +102,7 @@ def test_every_job_runs_on_a_cluster_as_it_does_here(spark, two_workers, tmp_pat
         first, *others = commands(tmp_path, there, "there")
         assert {name for name, *_ in (first, *others)} == {command.name for command in COMMANDS}
         settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        alone = [sys.executable, "-m", "app", "pipeline", *first, "--master", two_workers.master, *settings]
+        alone = [sys.executable, "-m", "babelgate", "pipeline", *first, "--master", two_workers.master, *settings]
         subprocess.run(alone, cwd=ROOT, env=environ, check=True, stdout=subprocess.DEVNULL)
         driver = [sys.executable, "-m", "tests.harness.spark_driver", two_workers.master, json.dumps(conf)]
         done = subprocess.run([*driver, json.dumps(others)], cwd=ROOT, env=environ, check=True, stdout=subprocess.PIPE)

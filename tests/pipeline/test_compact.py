@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from app.pipeline.journal.compact import remove_leftovers
-from app.pipeline.journal.reader import existing, snapshot
-from app.pipeline.storage.schemas import JOURNAL
+from babelgate.pipeline.journal.compact import remove_leftovers
+from babelgate.pipeline.journal.reader import existing, snapshot
+from babelgate.pipeline.storage.schemas import JOURNAL
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import DAY, START, Writer
 

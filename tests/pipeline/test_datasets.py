@@ -7,8 +7,8 @@ import json
 import click
 import pytest
 
-from app.pipeline.storage.datasets import DatasetStore, run_id
-from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED
+from babelgate.pipeline.storage.datasets import DatasetStore, run_id
+from babelgate.pipeline.storage.schemas import ACCEPTED, QUARANTINED
 
 BOTH = ("accepted", "quarantined")
 

@@ -10,11 +10,11 @@ from random import Random
 import msgspec
 import pytest
 
-from app.demo import shop
-from app.demo.day import HOUR_MS, run_day
-from app.demo.gateway import Clock, gateway
-from app.pipeline.storage.inputs import Body
-from app.pipeline.validate.classify import classify
+from babelgate.demo import shop
+from babelgate.demo.day import HOUR_MS, run_day
+from babelgate.demo.gateway import Clock, gateway
+from babelgate.pipeline.storage.inputs import Body
+from babelgate.pipeline.validate.classify import classify
 from tests.harness.journal import read
 
 START = 1_767_225_600_000

@@ -21,16 +21,16 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkStageInfo, StatusTracker
 from pyspark.errors import AnalysisException, PythonException
 
-from app.pipeline.cli.main import COMMANDS
-from app.pipeline.errors import JobFailed
-from app.pipeline.spark import console, session
-from app.pipeline.spark.launch import Launch, explain
+from babelgate.pipeline.cli.main import COMMANDS
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.spark import console, session
+from babelgate.pipeline.spark.launch import Launch, explain
 
 TASK_MODULES = {
-    "app.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
-    "app.pipeline.journal.tasks": {"pyarrow", "msgspec", "pyspark"},
-    "app.pipeline.send.tasks": {"msgspec", "httpx"},
-    "app.pipeline.source.data_source": {"pyarrow", "msgspec", "httpx", "pyspark"},
+    "babelgate.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
+    "babelgate.pipeline.journal.tasks": {"pyarrow", "msgspec", "pyspark"},
+    "babelgate.pipeline.send.tasks": {"msgspec", "httpx"},
+    "babelgate.pipeline.source.data_source": {"pyarrow", "msgspec", "httpx", "pyspark"},
 }
 """What Spark's Python workers import, and the libraries that it needs; Spark brings its own along."""
 
@@ -45,7 +45,7 @@ def loaded_by(code):
 def test_help_loads_neither_spark_nor_arrow():
     for command in COMMANDS:
         assert "Options:" in CliRunner().invoke(command, ["--help"]).output
-    code = "from app.pipeline.cli.main import pipeline"
+    code = "from babelgate.pipeline.cli.main import pipeline"
     assert loaded_by(code).isdisjoint({"pyspark", "pyarrow", "pandas", "msgspec", "rich"})
 
 
@@ -71,7 +71,7 @@ def java(tmp_path):
 
 
 def checked(environ):
-    code = "from app.pipeline.spark.session import check_environment; check_environment()"
+    code = "from babelgate.pipeline.spark.session import check_environment; check_environment()"
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     return done.stderr.splitlines()[-1] if done.returncode else "fine"
 
@@ -120,10 +120,16 @@ def test_the_package_is_shipped_as_it_is_installed(tmp_path):
     content = first.read_bytes()
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
-    assert {"app/__init__.py", "app/envelope/editing.py", "app/pipeline/validate/validation_task.py"} <= set(names)
+    assert {
+        "babelgate/__init__.py",
+        "babelgate/envelope/editing.py",
+        "babelgate/pipeline/validate/validation_task.py",
+    } <= set(names)
     session._packed(tmp_path)
     assert first.read_bytes() == content
-    sys_path = f"import sys; sys.path.insert(0, {str(first)!r}); import app.pipeline.validate.validation_task as m"
+    sys_path = (
+        f"import sys; sys.path.insert(0, {str(first)!r}); import babelgate.pipeline.validate.validation_task as m"
+    )
     sys_path += "; print(m.__file__)"
     done = subprocess.run([sys.executable, "-c", sys_path], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).is_relative_to(first)

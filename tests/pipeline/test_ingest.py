@@ -11,13 +11,13 @@ import threading
 import msgspec
 import pytest
 
-from app.observe.journal.record import encode
-from app.pipeline.journal.commits import Commit, CommitContent, DamagedFile
-from app.pipeline.journal.ingest_batch import LARGEST_BYTES, BatchWriter, LandedFile
-from app.pipeline.journal.reader import commit, committed, read_journal, read_missing, snapshot
-from app.pipeline.storage.datasets import DatasetStore
-from app.pipeline.storage.locks import exclusive_lock
-from app.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
+from babelgate.observe.journal.record import encode
+from babelgate.pipeline.journal.commits import Commit, CommitContent, DamagedFile
+from babelgate.pipeline.journal.ingest_batch import LARGEST_BYTES, BatchWriter, LandedFile
+from babelgate.pipeline.journal.reader import commit, committed, read_journal, read_missing, snapshot
+from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
 from tests.harness.journal import records
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import DAY, START, Writer

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import click
 import pytest
 
-from app.pipeline.storage.files import Files
-from app.pipeline.storage.locks import LEASE_SECONDS, exclusive_lock
+from babelgate.pipeline.storage.files import Files
+from babelgate.pipeline.storage.locks import LEASE_SECONDS, exclusive_lock
 from tests.pipeline.conftest import CONF
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer
@@ -35,7 +35,7 @@ def test_readers_see_every_record_once_while_both_are_at_work(spark, tmp_path):
     summary = tmp_path / "continuous.json"
     conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
     where = [str(run.landing), "--lake", run.root, "--continuous", "--interval-seconds", "0.2"]
-    command = [sys.executable, "-m", "app", "pipeline", "ingest", *where, "--summary", str(summary), *conf]
+    command = [sys.executable, "-m", "babelgate", "pipeline", "ingest", *where, "--summary", str(summary), *conf]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
         killed(process),

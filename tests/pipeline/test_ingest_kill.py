@@ -20,7 +20,7 @@ import psutil
 import pytest
 from pyarrow import parquet
 
-from app.pipeline.journal.reader import snapshot
+from babelgate.pipeline.journal.reader import snapshot
 from tests.pipeline.conftest import CONF
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer
@@ -33,7 +33,7 @@ class Victim:
 
     def __init__(self, *arguments: str) -> None:
         conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
-        command = [sys.executable, "-m", "app", "pipeline", *arguments, "--master", "local[2]", *conf]
+        command = [sys.executable, "-m", "babelgate", "pipeline", *arguments, "--master", "local[2]", *conf]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def kill_after(self, begun: Callable[[], bool], seconds: float) -> bool:

@@ -28,6 +28,7 @@ def test_a_function_is_one_call_to_java(spark: SparkSession, monkeypatch: pytest
     monkeypatch.setattr(GatewayClient, "send_command", counted)
     functions.col("id")
     gone = (
-        f"PySpark {version('pyspark')} asks for classes in another way than app/pipeline/spark/java_classes.py expects"
+        f"PySpark {version('pyspark')} asks for classes in another way than "
+        "app/babelgate/pipeline/spark/java_classes.py expects"
     )
     assert len(sent) == 1, f"{gone}: {sent}"

@@ -7,9 +7,9 @@ from datetime import date
 import pytest
 from pyspark.sql import functions as f
 
-from app.pipeline.metrics import lifecycles
-from app.pipeline.metrics.dates import days_before
-from app.pipeline.metrics.stages import DATASETS
+from babelgate.pipeline.metrics import lifecycles
+from babelgate.pipeline.metrics.dates import days_before
+from babelgate.pipeline.metrics.stages import DATASETS
 from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, frame, land, row
 from tests.pipeline.ingested import Run

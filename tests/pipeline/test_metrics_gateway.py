@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.pipeline.metrics.stages import DATASETS
+from babelgate.pipeline.metrics.stages import DATASETS
 from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.gateway import gateway
 from tests.pipeline.histories import DAY

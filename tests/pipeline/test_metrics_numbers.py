@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.pipeline.metrics.events import payload, rates, throughput
-from app.pipeline.metrics.histogram import bucket_of
-from app.pipeline.metrics.lifecycles import EVENTS, lifecycle, lifecycle_at, with_message_dates
-from app.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
-from app.pipeline.storage.schemas import DATASETS
+from babelgate.pipeline.metrics.events import payload, rates, throughput
+from babelgate.pipeline.metrics.histogram import bucket_of
+from babelgate.pipeline.metrics.lifecycles import EVENTS, lifecycle, lifecycle_at, with_message_dates
+from babelgate.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
+from babelgate.pipeline.storage.schemas import DATASETS
 from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, frame, row
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as f
 
-from app.pipeline.metrics.lifecycles import MAX_HOPS, lifecycle, with_message_dates
-from app.pipeline.metrics.messages import MAX_MESSAGES, traces
+from babelgate.pipeline.metrics.lifecycles import MAX_HOPS, lifecycle, with_message_dates
+from babelgate.pipeline.metrics.messages import MAX_MESSAGES, traces
 from tests.pipeline.histories import START, Days, frame, row
 
 TASKS = 8

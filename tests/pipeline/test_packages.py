@@ -21,7 +21,7 @@ def arrows() -> Iterator[tuple[str, str]]:
     for name, path in modules().items():
         for imported in imports(path):
             parts, others = name.split("."), imported.split(".")
-            if parts[:2] == others[:2] == ["app", "pipeline"] and len(parts) > 2 and parts[2] != others[2]:
+            if parts[:2] == others[:2] == ["babelgate", "pipeline"] and len(parts) > 2 and parts[2] != others[2]:
                 yield parts[2], others[2]
 
 

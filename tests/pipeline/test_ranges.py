@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.pipeline.journal.ranges import Ranges
+from babelgate.pipeline.journal.ranges import Ranges
 
 SPANS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 12)), max_size=20)
 

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs, parquet
 
-from app.envelope import dead_letter_block, dead_letter_record
-from app.pipeline.storage.input_files import InputFile, _visible, find, locate
-from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions, Split
-from app.pipeline.storage.lines import LineReader
-from app.pipeline.validate.bodies import bodies
-from app.pipeline.validate.validation_task import plan_tasks
+from babelgate.envelope import dead_letter_block, dead_letter_record
+from babelgate.pipeline.storage.input_files import InputFile, _visible, find, locate
+from babelgate.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions, Split
+from babelgate.pipeline.storage.lines import LineReader
+from babelgate.pipeline.validate.bodies import bodies
+from babelgate.pipeline.validate.validation_task import plan_tasks
 
 LINES = [b'{"n":%d}' % number for number in range(50_000)]
 PLAIN = b"\n".join(LINES) + b"\n"

@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
-from app.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal, Outcome, Target
-from app.pipeline.send.sender import Sender, StoredMessage
+from babelgate.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal, Outcome, Target
+from babelgate.pipeline.send.sender import Sender, StoredMessage
 
 Answer = tuple[int, dict[str, str], bytes]
 HTML = b"<html><h1>Bad gateway</h1></html>"

@@ -76,7 +76,7 @@ def missed(gateway: GatewayProcess) -> None:
 
 
 def test_of_the_command(running: GatewayProcess, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "app", "pipeline", *given(tmp_path), "--url", running.url]
+    command = [sys.executable, "-m", "babelgate", "pipeline", *given(tmp_path), "--url", running.url]
     command += ["--lake", str(tmp_path / "out"), "--master", "local[2]"]
     command += [part for key, value in CONF.items() for part in ("--conf", f"{key}={value}")]
     for _ in range(KILLS):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.envelope import Limits, read_publication
-from app.jsontext import decode_object
-from app.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
-from app.pipeline.send.sender import CircuitBreaker, RateLimit
+from babelgate.envelope import Limits, read_publication
+from babelgate.jsontext import decode_object
+from babelgate.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
+from babelgate.pipeline.send.sender import CircuitBreaker, RateLimit
 from tests.harness.hostile import BY_HAND, generated
 from tests.pipeline.sending import body
 

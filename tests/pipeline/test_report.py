@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli.main import pipeline
+from babelgate.pipeline.cli.main import pipeline
 from tests.pipeline.landing import DAY, Landing
 from tests.pipeline.sample_report import HOSTILE
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.pipeline import formatting
-from app.pipeline.report.figures import CheckedBodies, Figures, Violations, as_csv, as_json
-from app.pipeline.report.page import as_html
+from babelgate.pipeline import formatting
+from babelgate.pipeline.report.figures import CheckedBodies, Figures, Violations, as_csv, as_json
+from babelgate.pipeline.report.page import as_html
 from tests.harness import browser
 from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE, group
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.pipeline.storage.schemas import DATASETS
-from app.pipeline.validate.classify import ValidatedRow
-from app.pipeline.validate.validation_task import COLUMNS
+from babelgate.pipeline.storage.schemas import DATASETS
+from babelgate.pipeline.validate.classify import ValidatedRow
+from babelgate.pipeline.validate.validation_task import COLUMNS
 
 GOLDEN = Path(__file__).with_name("golden")
 

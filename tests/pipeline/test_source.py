@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
-from app.pipeline.source import register
+from babelgate.pipeline.source import register
 from tests.harness.gateway import gateway
 from tests.harness.journal import landed, records
 from tests.pipeline.segments import Writer, keys

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from app.pipeline.send.gateway import Target
-from app.pipeline.source.options import parse_options
+from babelgate.pipeline.send.gateway import Target
+from babelgate.pipeline.source.options import parse_options
 
 
 def test_defaults():

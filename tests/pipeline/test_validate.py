@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from app import __version__
-from app.pipeline.cli.main import pipeline
-from app.pipeline.errors import JobFailed
-from app.pipeline.storage.datasets import DatasetStore
-from app.pipeline.storage.inputs import ReadOptions, Split
-from app.pipeline.storage.locks import exclusive_lock
-from app.pipeline.validate import job
-from app.pipeline.validate.validation_task import write_files
+from babelgate import __version__
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.storage.inputs import ReadOptions, Split
+from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.validate import job
+from babelgate.pipeline.validate.validation_task import write_files
 from tests.harness.ci import missing
 from tests.harness.conformance import locate
 from tests.harness.gateway import gateway

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli.main import pipeline
-from app.pipeline.journal.reader import existing
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.journal.reader import existing
 from tests.pipeline.landing import DAY, START, Landing
 
 HOSTILE = "urn:\x1b[31m:\x9b[bold]red\U000e0001"

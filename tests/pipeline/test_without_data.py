@@ -8,9 +8,9 @@ from typing import NoReturn
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli.main import pipeline
-from app.pipeline.errors import JobFailed
-from app.pipeline.spark.launch import Launch
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.spark.launch import Launch
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import math
 
 import pytest
 
-from app.clock import now_ms
-from app.envelope import Limits
-from app.errors import LeaseLost, UnsupportedByBroker
-from app.gateway.authorization import ANYONE
-from app.gateway.model import Extend, Settlement
-from app.gateway.routing import Policy
+from babelgate.clock import now_ms
+from babelgate.envelope import Limits
+from babelgate.errors import LeaseLost, UnsupportedByBroker
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Extend, Settlement
+from babelgate.gateway.routing import Policy
 from tests.harness.world import JOB, World, data, draft, kinds
 from tests.suites.publish import envelope_of
 

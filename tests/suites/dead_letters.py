@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from app.clock import Clock, now_ms
-from app.envelope import Limits
-from app.errors import PurgeInProgress
-from app.gateway.authorization import ANYONE
-from app.gateway.maintenance import Maintenance
-from app.gateway.model import DeadLetter, DeadLetterFilter
-from app.gateway.routing import Policy, Route
+from babelgate.clock import Clock, now_ms
+from babelgate.envelope import Limits
+from babelgate.errors import PurgeInProgress
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.maintenance import Maintenance
+from babelgate.gateway.model import DeadLetter, DeadLetterFilter
+from babelgate.gateway.routing import Policy, Route
 from tests.harness.world import JOB, Process, World, data, draft, until
 from tests.suites.publish import envelope_of
 

@@ -8,8 +8,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from app.gateway.routing import Policy
-from app.observe.events import Event, Facts
+from babelgate.gateway.routing import Policy
+from babelgate.observe.events import Event, Facts
 from tests.harness.world import JOB, Process, World, data, until
 from tests.suites.settle import AFTER, SHORT
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from app.brokers.idempotency_store import KeepsKeys
-from app.gateway.authorization import ANYONE
-from app.gateway.routing import Policy
-from app.gateway.runtimes import KEPT
+from babelgate.brokers.idempotency_store import KeepsKeys
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.routing import Policy
+from babelgate.gateway.runtimes import KEPT
 from tests.harness.garbage import without_collector
 from tests.harness.world import Process, World, draft, until
 
@@ -116,5 +116,7 @@ class TestFreed:
             assert gateway.queue_runtimes.get(process.queue) is None
             assert runtime() is None
         if world.broker.kind not in CLEAN:
-            garbage = [each for each in garbage if each.startswith(("app.gateway.", "app.brokers.batcher."))]
+            garbage = [
+                each for each in garbage if each.startswith(("babelgate.gateway.", "babelgate.brokers.batcher."))
+            ]
         assert garbage == []

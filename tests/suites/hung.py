@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS
-from app.clock import now_ms
-from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
-from app.gateway.authorization import ANYONE
-from app.gateway.routing import Policy
+from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS
+from babelgate.clock import now_ms
+from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.routing import Policy
 from tests.harness.world import Process, World, data, draft, until
 from tests.suites.life import came_back, each_ends_once
 

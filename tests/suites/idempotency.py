@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, KeyClaim, KeySettlement, Terms
-from app.errors import (
+from babelgate.brokers.binding import NativeQueue, Outcome, Outgoing
+from babelgate.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, KeyClaim, KeySettlement, Terms
+from babelgate.errors import (
     BabelgateError,
     BodyTooLarge,
     BrokerUnavailable,
@@ -27,8 +27,8 @@ from app.errors import (
     OutcomeUnknown,
     UnsupportedByBroker,
 )
-from app.gateway.authorization import ANYONE, Caller, Right
-from app.gateway.model import Receipt, Replay
+from babelgate.gateway.authorization import ANYONE, Caller, Right
+from babelgate.gateway.model import Receipt, Replay
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, draft, until
 from tests.suites.idempotency_calls import TOKEN, claim_of, entry, numbers, once, same, store_of

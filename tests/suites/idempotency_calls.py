@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.brokers.idempotency_store import TOKEN_BYTES, KeepsKeys, KeyClaim, KeyStore
-from app.gateway.authorization import ANYONE
-from app.gateway.idempotency import fingerprint
-from app.gateway.model import Receipt, Replay
+from babelgate.brokers.idempotency_store import TOKEN_BYTES, KeepsKeys, KeyClaim, KeyStore
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.idempotency import fingerprint
+from babelgate.gateway.model import Receipt, Replay
 from tests.harness.world import JOB, Process, World, data, draft
 
 TOKEN = b"0" * TOKEN_BYTES

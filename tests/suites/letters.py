@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from app import envelope
-from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.errors import (
+from babelgate import envelope
+from babelgate.brokers.binding import NativeQueue, Outcome, Outgoing
+from babelgate.errors import (
     BrokerUnavailable,
     EnvelopeError,
     ForceNeedsOtherQueue,
@@ -20,9 +20,9 @@ from app.errors import (
     OutcomeUnknown,
     UnknownDeadLetter,
 )
-from app.gateway.authorization import ANYONE
-from app.gateway.model import DeadLetter, DeadLetterFilter
-from app.gateway.routing import Policy
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import DeadLetter, DeadLetterFilter
+from babelgate.gateway.routing import Policy
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, data, until
 from tests.suites.redrive import StopsBeforeRemoval, dead_numbers, number, numbers, publish_dead_letters

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.brokers.binding import Peeks
-from app.clock import now_ms
-from app.errors import (
+from babelgate.brokers.binding import Peeks
+from babelgate.clock import now_ms
+from babelgate.errors import (
     BabelgateError,
     BrokerUnavailable,
     LeaseLost,
@@ -24,8 +24,8 @@ from app.errors import (
     PurgeInProgress,
     UnsupportedByBroker,
 )
-from app.gateway.authorization import ANYONE
-from app.gateway.model import Receipt, Settlement
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Receipt, Settlement
 from tests.harness.gateway import ForkedGateway
 from tests.harness.local import suspend
 from tests.harness.world import LIMIT_SECONDS, PATIENCE, PATIENT, Process, World, data, draft, kinds, until

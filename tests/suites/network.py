@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import pytest
 
-from app.clock import now_ms
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.gateway.model import Message
-from app.gateway.routing import Policy
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from babelgate.gateway.model import Message
+from babelgate.gateway.routing import Policy
 from tests.harness.broker import Broker, ServerBroker
 from tests.harness.proxy import Proxy
 from tests.harness.world import Process, World, data, until

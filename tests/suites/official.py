@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from babelqueue.codec import EnvelopeCodec
 
-from app.gateway.authorization import ANYONE
+from babelgate.gateway.authorization import ANYONE
 from tests.harness.world import JOB, Process, World, until
 from tests.official.programs import Foreign, Official
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import asdict, replace
 
-from app.brokers.idempotency_store import KeepsKeys
-from app.brokers.projection import NativeWrite
-from app.errors import UnsupportedByBroker
-from app.gateway.authorization import ANYONE, Caller, Right
+from babelgate.brokers.idempotency_store import KeepsKeys
+from babelgate.brokers.projection import NativeWrite
+from babelgate.errors import UnsupportedByBroker
+from babelgate.gateway.authorization import ANYONE, Caller, Right
 from tests.harness.world import Process, World, until
 
 CANONICAL = (

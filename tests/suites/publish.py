@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.envelope import Limits
-from app.envelope.broker_properties import WRITABLE
-from app.errors import (
+from babelgate.envelope import Limits
+from babelgate.envelope.broker_properties import WRITABLE
+from babelgate.errors import (
     BabelgateError,
     BodyTooLarge,
     BrokerUnavailable,
@@ -21,11 +21,11 @@ from app.errors import (
     QueueNotFound,
     UnsupportedByBroker,
 )
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.model import Receipt
-from app.gateway.routing import Router, Rule
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Receipt
+from babelgate.gateway.routing import Router, Rule
 from tests.harness.world import JOB, KEYS, Process, World, data, draft, until
 
 CANONICAL = (

@@ -9,10 +9,10 @@ import math
 
 import pytest
 
-from app.clock import now_ms
-from app.errors import BrokerUnavailable, InvalidParameter, UnsupportedByBroker
-from app.gateway.model import Message
-from app.gateway.routing import Policy
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerUnavailable, InvalidParameter, UnsupportedByBroker
+from babelgate.gateway.model import Message
+from babelgate.gateway.routing import Policy
 from tests.harness.world import PATIENCE, World, data, until
 
 CLOCK_SKEW_MS = 50

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import DeadRecord, NativeQueue, Outcome, Outgoing
-from app.errors import BrokerUnavailable, OutcomeUnknown
-from app.gateway.model import DeadLetter, Message
-from app.gateway.routing import Policy
+from babelgate.brokers.binding import DeadRecord, NativeQueue, Outcome, Outgoing
+from babelgate.errors import BrokerUnavailable, OutcomeUnknown
+from babelgate.gateway.model import DeadLetter, Message
+from babelgate.gateway.routing import Policy
 from tests.harness.passing import Passing
 from tests.harness.world import PATIENCE, Process, World, data, draft, until
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.errors import BrokerUnavailable, Draining, RedriveRunning, UnknownRedrive
-from app.gateway.authorization import ANYONE
-from app.gateway.redrive import RedriveOrder
-from app.gateway.redrive_files import RedriveJob
-from app.gateway.redrive_jobs import PAGES_AT_ONCE
+from babelgate.brokers.binding import NativeQueue, Outcome, Outgoing
+from babelgate.errors import BrokerUnavailable, Draining, RedriveRunning, UnknownRedrive
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.redrive import RedriveOrder
+from babelgate.gateway.redrive_files import RedriveJob
+from babelgate.gateway.redrive_jobs import PAGES_AT_ONCE
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, until
 from tests.suites.redrive import dead_numbers, number, numbers, publish_dead_letters

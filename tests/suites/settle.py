@@ -8,11 +8,11 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from app.clock import now_ms
-from app.errors import InvalidAckToken, LeaseLost
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.model import Extend, Message, Nack, Reject, Settlement
+from babelgate.clock import now_ms
+from babelgate.errors import InvalidAckToken, LeaseLost
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
 from tests.harness.world import KEYS, Process, World, data, kinds, until
 
 SHORT = 0.4

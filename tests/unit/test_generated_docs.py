@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from app import envelope
-from app.brokers import registry
+from babelgate import envelope
+from babelgate.brokers import registry
 from tests.harness.generated_docs import PAGES, PARTS, ROOT, SAMPLES, rendered
 
 

@@ -45,9 +45,9 @@ def test_each_group_has_tests_and_a_cause():
 @pytest.mark.parametrize(
     ("path", "found"),
     [
-        ("app/brokers/kafka/consumer.py", {"kafka"}),
-        ("app/gateway/gateway.py", {*GROUPS}),
-        ("app/brokers/binding.py", {*GROUPS}),
+        ("app/babelgate/brokers/kafka/consumer.py", {"kafka"}),
+        ("app/babelgate/gateway/gateway.py", {*GROUPS}),
+        ("app/babelgate/brokers/binding.py", {*GROUPS}),
         ("clients/go/client.go", {"clients", "document"}),
         ("helm/babelgate/values.yaml", {"chart", "image", "processes"}),
         ("docs/api.md", {"processes"}),

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.observe.metrics import catalogue as metrics_catalogue
-from app.observe.metrics.catalogue import CATALOGUE, Metric
+from babelgate.observe.metrics import catalogue as metrics_catalogue
+from babelgate.observe.metrics.catalogue import CATALOGUE, Metric
 from tests.harness.monitoring import ALERT_TESTS, ALERTS, compressed, dashboard, panels, queries, rules
 from tests.harness.prometheus import promtool
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers import registry
+from babelgate.brokers import registry
 from tests.architecture.sources import ROOT, belongs, binding_family, imports, modules
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,11 +27,11 @@ INDIRECT = {"fastapi-swagger", "sniffio"}
 
 # Whose extra a module may import, beside the bindings.
 OWN_EXTRA = {
-    "app.pipeline": "spark",
-    "app.observe.journal.segments": "journal",
-    "app.observe.journal.stores": "journal",
-    "app.observe.otel": "otlp",
-    "app.observe.metrics.otlp": "otlp",
+    "babelgate.pipeline": "spark",
+    "babelgate.observe.journal.segments": "journal",
+    "babelgate.observe.journal.stores": "journal",
+    "babelgate.observe.otel": "otlp",
+    "babelgate.observe.metrics.otlp": "otlp",
 }
 LOCKED = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.endswith("-o requirements.txt"))
 DEPLOYED = re.findall(r"--extra (\w+)", LOCKED)
@@ -72,7 +72,7 @@ def provider(name: str) -> str:
 
 def needed(path: Path) -> set[str]:
     """The distributions that a source file imports."""
-    ours = {*sys.stdlib_module_names, "app", "tests"}
+    ours = {*sys.stdlib_module_names, "babelgate", "tests"}
     # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL, and
     # s3fs and grpcio are what fsspec and the exporter stand on.
     parents = {
@@ -141,15 +141,15 @@ def test_the_lock_files_agree() -> None:
 
 def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path) -> None:
     """SQL, Lua and static files are data, and data is what packaging forgets."""
-    build = "import sys; from flit_core import buildapi; buildapi.build_wheel(sys.argv[1])"
+    build = "import sys; from pdm import backend; backend.build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("babelgate-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if name.startswith("app/")}
+        packed = {name for name in archive.namelist() if name.startswith("babelgate/")}
         entry_points = archive.read(next(n for n in archive.namelist() if n.endswith("entry_points.txt"))).decode()
     files = {p for p in (ROOT / "app").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
-    assert packed == {p.relative_to(ROOT).as_posix() for p in files}
-    assert "babelgate=app.__main__:main" in entry_points
+    assert packed == {p.relative_to(ROOT / "app").as_posix() for p in files}
+    assert "babelgate = babelgate.__main__:main" in entry_points
 
 
 def test_loading_the_program_loads_no_broker_client() -> None:
@@ -158,13 +158,13 @@ def test_loading_the_program_loads_no_broker_client() -> None:
         name
         for name in modules()
         if binding_family(name) is None
-        and name != "app.__main__"
-        and (belongs(name, "app.pipeline.cli.main") or not belongs(name, "app.pipeline"))
+        and name != "babelgate.__main__"
+        and (belongs(name, "babelgate.pipeline.cli.main") or not belongs(name, "babelgate.pipeline"))
     ]
     code = "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-c", code, *plain], cwd=ROOT, check=True, capture_output=True, text=True)
     tops = {name.split(".")[0] for name in loaded.stdout.split()}
-    assert "app" in tops
+    assert "babelgate" in tops
     assert tops.isdisjoint(
         {
             "redis",
@@ -184,11 +184,11 @@ def test_loading_the_program_loads_no_broker_client() -> None:
 
 def test_a_serving_process_loads_no_part_of_the_command_line() -> None:
     """What a worker imports: each module takes memory once per worker."""
-    code = "import sys, app.__main__, app.server.wiring; print(*sys.modules, sep='\\n')"
+    code = "import sys, babelgate.__main__, babelgate.server.wiring; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     names = loaded.stdout.split()
-    assert "app.http.api" in names
-    assert {"app.cli.main", "rich", "pygments", "httpx", "pandas"}.isdisjoint(names)
+    assert "babelgate.http.api" in names
+    assert {"babelgate.cli.main", "rich", "pygments", "httpx", "pandas"}.isdisjoint(names)
 
 
 def test_every_driver_has_the_extra_of_its_name() -> None:

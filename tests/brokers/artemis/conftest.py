@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.brokers.artemis.binding import ArtemisBinding
+from babelgate.brokers.artemis.binding import ArtemisBinding
 from tests.brokers.artemis.harness import ArtemisBroker, binding
 from tests.brokers.artemis.server import ArtemisServer
 from tests.brokers.registry import Servers

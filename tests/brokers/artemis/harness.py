@@ -14,9 +14,9 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import BlockingConnection, SyncRequestResponse
 
-from app.brokers.artemis.binding import ArtemisBinding, connect
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.clock import now_ms
+from babelgate.brokers.artemis.binding import ArtemisBinding, connect
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.clock import now_ms
 from tests.brokers.artemis.server import ArtemisServer, artemis_server
 from tests.harness.broker import ServerBroker, Variant, opened
 

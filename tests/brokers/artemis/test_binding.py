@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from proton import Message, byte, char, decimal64, float32, short, symbol, timestamp, uint, ulong
 
-from app.brokers.artemis.binding import ArtemisBinding
-from app.brokers.binding import Delivery, DeliveryLimit, Outgoing
-from app.errors import BrokerRejected, BrokerUnavailable, StorageFull
-from app.gateway.routing import Policy
+from babelgate.brokers.artemis.binding import ArtemisBinding
+from babelgate.brokers.binding import Delivery, DeliveryLimit, Outgoing
+from babelgate.errors import BrokerRejected, BrokerUnavailable, StorageFull
+from babelgate.gateway.routing import Policy
 from tests.brokers.artemis.harness import ArtemisBroker, binding, browse, count, send
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.world import World, until

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from proton import Message
 
-from app.brokers.artemis import values
-from app.brokers.artemis.binding import ArtemisBinding
-from app.brokers.artemis.message import read
-from app.brokers.binding import Outgoing
-from app.gateway.routing import Policy, Route
+from babelgate.brokers.artemis import values
+from babelgate.brokers.artemis.binding import ArtemisBinding
+from babelgate.brokers.artemis.message import read
+from babelgate.brokers.binding import Outgoing
+from babelgate.gateway.routing import Policy, Route
 from tests.brokers.artemis.harness import ArtemisBroker, browse, send
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness import conformance as suite

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from app.brokers.artemis.errors import BY_CONDITION, ConnectionLost, NotSent, Refused, translate
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.brokers.artemis.errors import BY_CONDITION, ConnectionLost, NotSent, Refused, translate
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 # Sections 2.8.15 to 2.8.18 of the specification.
 SPECIFIED = """

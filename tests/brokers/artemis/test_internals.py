@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from app.brokers.artemis import client, connection, dead_letters, engine, links, management
-from app.brokers.artemis.errors import ConnectionLost
-from app.brokers.artemis.url import settings_of
+from babelgate.brokers.artemis import client, connection, dead_letters, engine, links, management
+from babelgate.brokers.artemis.errors import ConnectionLost
+from babelgate.brokers.artemis.url import settings_of
 
 
 def test_the_engine_has_all_functions_that_are_used() -> None:

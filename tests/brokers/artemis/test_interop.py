@@ -13,9 +13,9 @@ from babelqueue.artemis_transport import ArtemisTransport
 from babelqueue.codec import EnvelopeCodec
 from babelqueue.transport import ReceivedMessage
 
-from app.brokers.artemis.binding import ArtemisBinding
-from app.brokers.binding import Outgoing
-from app.gateway.routing import Policy
+from babelgate.brokers.artemis.binding import ArtemisBinding
+from babelgate.brokers.binding import Outgoing
+from babelgate.gateway.routing import Policy
 from tests.brokers.artemis.harness import ArtemisBroker, browse
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.world import World, data

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable, Collection
 
 import pytest
 
-from app.brokers.artemis.binding import ArtemisBinding
-from app.brokers.artemis.client import ArtemisClient
-from app.brokers.artemis.message import encode
-from app.brokers.artemis.receive import ArtemisReceiver
-from app.brokers.artemis.url import settings_of
-from app.brokers.binding import Outgoing
-from app.brokers.connect import ConnectPause
-from app.clock import now_ms
+from babelgate.brokers.artemis.binding import ArtemisBinding
+from babelgate.brokers.artemis.client import ArtemisClient
+from babelgate.brokers.artemis.message import encode
+from babelgate.brokers.artemis.receive import ArtemisReceiver
+from babelgate.brokers.artemis.url import settings_of
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.connect import ConnectPause
+from babelgate.clock import now_ms
 from tests.brokers.artemis.harness import destroy, receivers, senders
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.world import until

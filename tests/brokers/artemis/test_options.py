@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.artemis.binding import connect
-from app.brokers.artemis.url import settings_of
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.artemis.binding import connect
+from babelgate.brokers.artemis.url import settings_of
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 
 def test_several_hosts_and_credentials() -> None:

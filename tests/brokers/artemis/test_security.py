@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from proton.utils import BlockingConnection
 
-from app.brokers.artemis.binding import connect
-from app.brokers.binding import Outgoing, QueueStats
-from app.clock import now_ms
-from app.errors import BrokerRejected, BrokerUnavailable
+from babelgate.brokers.artemis.binding import connect
+from babelgate.brokers.binding import Outgoing, QueueStats
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerRejected, BrokerUnavailable
 from tests.brokers.artemis.harness import attribute, binding
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.local import certify, free_port, free_ports

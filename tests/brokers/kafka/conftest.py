@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.binding import KafkaBinding
 from tests.brokers.kafka.harness import KafkaBroker, binding
 from tests.brokers.kafka.server import KafkaServer
 from tests.brokers.registry import Servers

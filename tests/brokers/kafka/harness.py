@@ -11,11 +11,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from app.brokers.kafka.binding import KafkaBinding, connect
-from app.brokers.kafka.options import KafkaQueue, queue_of
-from app.brokers.kafka.url import GROUP
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.clock import now_ms
+from babelgate.brokers.kafka.binding import KafkaBinding, connect
+from babelgate.brokers.kafka.options import KafkaQueue, queue_of
+from babelgate.brokers.kafka.url import GROUP
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.clock import now_ms
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.broker import ServerBroker, Variant
 from tests.harness.proxy import Proxy, proxy

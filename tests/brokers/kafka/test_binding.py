@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from app.brokers.binding import Outgoing
-from app.brokers.kafka import admin
-from app.brokers.kafka.admin import KafkaAdmin
-from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.committed import Position
-from app.brokers.kafka.consumer_thread import resumed
-from app.brokers.kafka.ends import LogEnds
-from app.brokers.kafka.membership import generation_of
-from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.kafka import admin
+from babelgate.brokers.kafka.admin import KafkaAdmin
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.committed import Position
+from babelgate.brokers.kafka.consumer_thread import resumed
+from babelgate.brokers.kafka.ends import LogEnds
+from babelgate.brokers.kafka.membership import generation_of
+from babelgate.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
 from tests.brokers.kafka.harness import STANDARD, binding, create, limit_bytes, read, set_topic, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.world import LIMIT_SECONDS, until
@@ -250,7 +250,7 @@ async def test_the_ends_of_several_logs(
         create(server.port, name, partitions=2)
         write(server.port, name, *[{"value": b"early"}] * number)
     # However slow the broker is.
-    monkeypatch.setattr("app.brokers.kafka.admin._ATTEMPT_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr("babelgate.brokers.kafka.admin._ATTEMPT_SECONDS", LIMIT_SECONDS)
     asking = Asked(server.port)
     try:
         # Their partitions have leaders, then.

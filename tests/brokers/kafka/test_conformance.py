@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from app import envelope
-from app.brokers.binding import LastFailure, Outgoing
-from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.message import CarriedRecord, Written
-from app.brokers.kafka.message import read as read_record
-from app.brokers.kafka.options import RETRY_DELAYS_SECONDS, queue_of
-from app.brokers.kafka.publish import written_of
-from app.clock import now_ms
-from app.errors import UnsupportedByBroker
-from app.gateway.routing import Policy, Route
+from babelgate import envelope
+from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.message import CarriedRecord, Written
+from babelgate.brokers.kafka.message import read as read_record
+from babelgate.brokers.kafka.options import RETRY_DELAYS_SECONDS, queue_of
+from babelgate.brokers.kafka.publish import written_of
+from babelgate.clock import now_ms
+from babelgate.errors import UnsupportedByBroker
+from babelgate.gateway.routing import Policy, Route
 from tests.brokers.kafka.harness import STANDARD, KafkaBroker, read, write
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness import conformance as suite

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.errors import OutcomeUnknown
+from babelgate.brokers.binding import NativeQueue, Outcome, Outgoing
+from babelgate.errors import OutcomeUnknown
 from tests.brokers.kafka.harness import KafkaBroker, read
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.passing import Passing

@@ -16,8 +16,8 @@ from babelqueue.kafka_retry import RetryReinjector
 from babelqueue.kafka_transport import KafkaTransport
 from babelqueue.transport import ReceivedMessage
 
-from app.brokers.binding import Outgoing
-from app.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.kafka.binding import KafkaBinding
 from tests.brokers.kafka.harness import STANDARD, KafkaBroker, create, read
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.world import World, data, until

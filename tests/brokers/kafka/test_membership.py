@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from app.brokers.binding import Delivery, NativeQueue, Outgoing
-from app.brokers.kafka.admin import KafkaAdmin
-from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.consumer import GroupConsumer
-from app.brokers.kafka.emptiness import JOIN_SECONDS
-from app.brokers.kafka.reader import KafkaReader
-from app.brokers.kafka.url import GROUP, settings_of
-from app.errors import BrokerUnavailable, LeaseLost
+from babelgate.brokers.binding import Delivery, NativeQueue, Outgoing
+from babelgate.brokers.kafka.admin import KafkaAdmin
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.consumer import GroupConsumer
+from babelgate.brokers.kafka.emptiness import JOIN_SECONDS
+from babelgate.brokers.kafka.reader import KafkaReader
+from babelgate.brokers.kafka.url import GROUP, settings_of
+from babelgate.errors import BrokerUnavailable, LeaseLost
 from tests.brokers.kafka.harness import STANDARD, binding, create, settings
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.proxy import Proxy, proxy

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import LastFailure, Outgoing
-from app.brokers.kafka.message import CarriedRecord, record_of
+from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.kafka.message import CarriedRecord, record_of
 from tests.brokers.kafka.harness import STANDARD, KafkaBroker, read, write
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.world import Process, World, data, until

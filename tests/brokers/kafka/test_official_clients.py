@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from app.brokers.kafka.binding import KafkaBinding
-from app.errors import BrokerUnavailable
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.kafka.harness import KafkaBroker, create
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.world import Process, World, until

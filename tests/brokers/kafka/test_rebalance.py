@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Delivery, NativeQueue, Outgoing
-from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.url import GROUP
-from app.errors import BrokerUnavailable, ConfigError, LeaseLost
+from babelgate.brokers.binding import Delivery, NativeQueue, Outgoing
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.url import GROUP
+from babelgate.errors import BrokerUnavailable, ConfigError, LeaseLost
 from tests.brokers.kafka.harness import STANDARD, binding, create, set_heartbeats
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.local import eventually

@@ -8,10 +8,10 @@ import random
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from app.brokers.binding import Outgoing
-from app.brokers.kafka.admin import Topic
-from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.removed import OffsetSet, RememberedTopics, RemovedLetters
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.kafka.admin import Topic
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.removed import OffsetSet, RememberedTopics, RemovedLetters
 from tests.brokers.kafka.harness import STANDARD, settings
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.world import until

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from app.brokers.binding import Outgoing
-from app.brokers.kafka.admin import ADDED_BYTES
-from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.options import KafkaQueue
-from app.brokers.kafka.retry import GROUP
-from app.brokers.kafka.url import settings_of
-from app.clock import now_ms, steady_ms
-from app.errors import BodyTooLarge, BrokerRejected
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.kafka.admin import ADDED_BYTES
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.kafka.retry import GROUP
+from babelgate.brokers.kafka.url import settings_of
+from babelgate.clock import now_ms, steady_ms
+from babelgate.errors import BodyTooLarge, BrokerRejected
 from tests.brokers.kafka.harness import binding, create, limit_bytes, read, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.local import eventually

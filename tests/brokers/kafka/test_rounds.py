@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.kafka.binding import KafkaBinding
-from app.errors import BabelgateError
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.kafka.binding import KafkaBinding
+from babelgate.errors import BabelgateError
 from tests.brokers.kafka.harness import STANDARD, binding
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.proxy import Proxy, proxy

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from app.brokers.binding import Outgoing
-from app.brokers.kafka.binding import connect
-from app.clock import now_ms
-from app.errors import BrokerUnavailable
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.kafka.binding import connect
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.kafka.harness import STANDARD, binding, settings
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.local import certify

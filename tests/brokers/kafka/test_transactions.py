@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from confluent_kafka import Producer
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.kafka.binding import KafkaBinding
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.kafka.binding import KafkaBinding
 from tests.brokers.kafka.harness import STANDARD, settings
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.world import until

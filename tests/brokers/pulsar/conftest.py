@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.brokers.pulsar.binding import PulsarBinding
+from babelgate.brokers.pulsar.binding import PulsarBinding
 from tests.brokers.pulsar.harness import PulsarBroker, binding
 from tests.brokers.pulsar.server import PulsarServer
 from tests.brokers.registry import Servers

@@ -11,10 +11,10 @@ from typing import Any
 
 import pulsar
 
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.pulsar.binding import PulsarBinding, connect
-from app.brokers.pulsar.url import DEAD_SUFFIX
-from app.clock import now_ms
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.pulsar.binding import PulsarBinding, connect
+from babelgate.brokers.pulsar.url import DEAD_SUFFIX
+from babelgate.clock import now_ms
 from tests.brokers.pulsar.server import PulsarServer, pulsar_server
 from tests.harness.broker import ServerBroker, Variant, opened
 

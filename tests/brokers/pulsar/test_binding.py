@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.brokers.binding import Delivery, Outcome, Outgoing
-from app.brokers.pulsar import queue as pulsar_queue
-from app.brokers.pulsar.admin import TopicCounts
-from app.brokers.pulsar.binding import PulsarBinding
-from app.brokers.pulsar.consumer import Taken
-from app.brokers.pulsar.errors import ConnectionEnded
-from app.brokers.pulsar.receive import PermitReceiver
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost
+from babelgate.brokers.binding import Delivery, Outcome, Outgoing
+from babelgate.brokers.pulsar import queue as pulsar_queue
+from babelgate.brokers.pulsar.admin import TopicCounts
+from babelgate.brokers.pulsar.binding import PulsarBinding
+from babelgate.brokers.pulsar.consumer import Taken
+from babelgate.brokers.pulsar.errors import ConnectionEnded
+from babelgate.brokers.pulsar.receive import PermitReceiver
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost
 from tests.brokers.pulsar.harness import binding
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.local import eventually, free_port

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.pulsar import wire
-from app.brokers.pulsar.binding import PulsarBinding
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.binding import PulsarBinding
 from tests.brokers.pulsar.harness import binding
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.proxy import Proxy, proxy

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.pulsar import wire
-from app.brokers.pulsar.client import PulsarClient
-from app.brokers.pulsar.consumer import TopicConsumer
-from app.brokers.pulsar.errors import PulsarError
-from app.brokers.pulsar.publish import PulsarPublisher, TopicProducer
-from app.brokers.pulsar.url import settings_of
-from app.clock import now_ms
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.client import PulsarClient
+from babelgate.brokers.pulsar.consumer import TopicConsumer
+from babelgate.brokers.pulsar.errors import PulsarError
+from babelgate.brokers.pulsar.publish import PulsarPublisher, TopicProducer
+from babelgate.brokers.pulsar.url import settings_of
+from babelgate.clock import now_ms
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.local import eventually
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.pulsar import wire
-from app.brokers.pulsar.binding import PulsarBinding
-from app.brokers.pulsar.message import ReadMessage, read_entry
-from app.gateway.routing import Policy, Route
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.binding import PulsarBinding
+from babelgate.brokers.pulsar.message import ReadMessage, read_entry
+from babelgate.gateway.routing import Policy, Route
 from tests.brokers.pulsar.harness import PulsarBroker, client, subscribe
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness import conformance as suite

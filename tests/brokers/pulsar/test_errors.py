@@ -5,9 +5,9 @@ from __future__ import annotations
 import pulsar
 import pytest
 
-from app.brokers.pulsar.errors import BY_CODE, ConnectionEnded, PulsarError, translate
-from app.brokers.pulsar.wire import MalformedFrame
-from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.brokers.pulsar.errors import BY_CODE, ConnectionEnded, PulsarError, translate
+from babelgate.brokers.pulsar.wire import MalformedFrame
+from babelgate.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 # Results of the client, which are none of the server's errors.
 _OF_THE_CLIENT = {

@@ -13,8 +13,8 @@ from babelqueue.codec import EnvelopeCodec
 from babelqueue.pulsar_transport import PulsarTransport
 from babelqueue.transport import ReceivedMessage
 
-from app.brokers.binding import Delivery, LastFailure, Outgoing
-from app.brokers.pulsar.binding import PulsarBinding
+from babelgate.brokers.binding import Delivery, LastFailure, Outgoing
+from babelgate.brokers.pulsar.binding import PulsarBinding
 from tests.brokers.pulsar.harness import client, subscribe
 from tests.brokers.pulsar.server import PulsarServer
 

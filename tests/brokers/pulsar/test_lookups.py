@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.pulsar import wire
-from app.brokers.pulsar.client import PulsarClient
-from app.brokers.pulsar.url import settings_of
-from app.errors import BrokerUnavailable
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.client import PulsarClient
+from babelgate.brokers.pulsar.url import settings_of
+from babelgate.errors import BrokerUnavailable
 from tests.harness.local import certify
 
 TOPIC = "persistent://public/default/orders"

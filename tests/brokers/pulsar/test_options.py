@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.pulsar.binding import connect
-from app.brokers.pulsar.url import OAuth2, PulsarQueue, queue_of, settings_of
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.pulsar.binding import connect
+from babelgate.brokers.pulsar.url import OAuth2, PulsarQueue, queue_of, settings_of
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 _OAUTH2 = {
     "oauth2_issuer_url": "https://issuer.example/",

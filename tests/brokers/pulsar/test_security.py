@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outgoing, QueueStats
-from app.brokers.pulsar.binding import connect
-from app.clock import now_ms
-from app.errors import BrokerRejected, BrokerUnavailable
+from babelgate.brokers.binding import Outgoing, QueueStats
+from babelgate.brokers.pulsar.binding import connect
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerRejected, BrokerUnavailable
 from tests.brokers.pulsar.harness import binding
 from tests.brokers.pulsar.identity import SECRET_KEY, token, token_provider
 from tests.brokers.pulsar.server import PulsarServer, pulsar_server

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from app.brokers.binding import NativeQueue
-from app.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.brokers.binding import NativeQueue
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
 from tests.brokers.rabbitmq.harness import RabbitBroker, binding
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.registry import Servers

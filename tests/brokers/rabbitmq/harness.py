@@ -15,15 +15,15 @@ import pika.exceptions
 from pamqp.commands import Basic
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import NativeMessage, Topology
-from app.clock import now_ms
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.profile import NativeMessage, Topology
+from babelgate.clock import now_ms
 from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
 from tests.harness.broker import ServerBroker, Variant
 
 if TYPE_CHECKING:
-    from app.brokers.rabbitmq.binding import RabbitBinding
+    from babelgate.brokers.rabbitmq.binding import RabbitBinding
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _publish(channel: BlockingChannel, queue: str, body: bytes) -> None:
 @asynccontextmanager
 async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[RabbitBinding]:
     """An open binding, as one process has it."""
-    from app.brokers.rabbitmq.binding import connect
+    from babelgate.brokers.rabbitmq.binding import connect
 
     opened = connect("rabbit", url, options or {}, now_ms)
     try:

@@ -11,13 +11,13 @@ from typing import Any
 
 from pamqp.commands import Basic
 
-from app.brokers.binding import Outcome, Outgoing
-from app.brokers.rabbitmq.channel import Channel, ChannelMessage
-from app.brokers.rabbitmq.connection import AmqpConnection
-from app.brokers.rabbitmq.options import RabbitQueue, queue_of
-from app.brokers.rabbitmq.publish import ConfirmedPublisher
-from app.brokers.rabbitmq.topology import Declarer
-from app.brokers.rabbitmq.url import parameters_of
+from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.options import RabbitQueue, queue_of
+from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher
+from babelgate.brokers.rabbitmq.topology import Declarer
+from babelgate.brokers.rabbitmq.url import parameters_of
 from tests.brokers.rabbitmq.server import RabbitServer
 
 BODY = b'{"job":"urn:babel:test:made","trace_id":"t","data":{},"meta":{"id":"1","queue":"q","lang":"python",' + (

@@ -9,10 +9,10 @@ import pytest
 from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
-from app.brokers.rabbitmq.confirms import Batch, Confirms, Nacked, Returned, Unconfirmed
-from app.brokers.rabbitmq.frames import publish
-from app.brokers.rabbitmq.profile import AddressedMessage
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
+from babelgate.brokers.rabbitmq.confirms import Batch, Confirms, Nacked, Returned, Unconfirmed
+from babelgate.brokers.rabbitmq.frames import publish
+from babelgate.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.harness import client, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outgoing
+from babelgate.brokers.binding import Outgoing
 from tests.brokers.rabbitmq.harness import binding, browse
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness import conformance as suite

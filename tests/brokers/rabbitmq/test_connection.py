@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from app.brokers.rabbitmq.channel import ChannelGone
-from app.errors import BrokerUnavailable
+from babelgate.brokers.rabbitmq.channel import ChannelGone
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked, virtual_host
 from tests.harness.local import eventually
@@ -125,7 +125,7 @@ async def test_a_lost_connection_is_told_once_and_made_again(
             with pytest.raises(ChannelGone):
                 await channel.barrier()
             await eventually(lambda: not link.is_open)
-        # The outage itself is a warning above the bindings (app.gateway.outages).
+        # The outage itself is a warning above the bindings (babelgate.gateway.outages).
         assert [record.name for record in caplog.records if record.levelno >= logging.INFO] == ["babelgate.rabbitmq"]
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         with pytest.raises(BrokerUnavailable):

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from app.brokers.binding import DeadRecord, NativeQueue, Outgoing
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.errors import InvalidParameter
+from babelgate.brokers.binding import DeadRecord, NativeQueue, Outgoing
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.errors import InvalidParameter
 from tests.brokers.rabbitmq.harness import binding, browse, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.world import until

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.brokers.rabbitmq.delays import (
+from babelgate.brokers.rabbitmq.delays import (
     DELAY_TOPOLOGY,
     LOST,
     MAX_DELAY_SECONDS,
@@ -18,8 +18,8 @@ from app.brokers.rabbitmq.delays import (
     delayed_route,
     delayed_topology,
 )
-from app.brokers.rabbitmq.profile import Topology
-from app.brokers.rabbitmq.warnings import warnings_of
+from babelgate.brokers.rabbitmq.profile import Topology
+from babelgate.brokers.rabbitmq.warnings import warnings_of
 from tests.brokers.rabbitmq.harness import client, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, virtual_host

@@ -9,10 +9,10 @@ import pytest
 from aiormq import exceptions as aiormq
 from pamqp import exceptions as pamqp
 
-from app.brokers.rabbitmq.channel import ChannelGone
-from app.brokers.rabbitmq.confirms import Nacked, Returned
-from app.brokers.rabbitmq.errors import BY_CLASS, translate
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
+from babelgate.brokers.rabbitmq.channel import ChannelGone
+from babelgate.brokers.rabbitmq.confirms import Nacked, Returned
+from babelgate.brokers.rabbitmq.errors import BY_CLASS, translate
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 
 
 def classes(module: ModuleType) -> list[type[Exception]]:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
-from app import envelope
-from app.brokers.binding import Outgoing
-from app.brokers.options import OptionMap
-from app.brokers.rabbitmq import plain
-from app.brokers.rabbitmq.ojs import profile as ojs
-from app.brokers.rabbitmq.profile import NativeMessage, Profile
+from babelgate import envelope
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.options import OptionMap
+from babelgate.brokers.rabbitmq import plain
+from babelgate.brokers.rabbitmq.ojs import profile as ojs
+from babelgate.brokers.rabbitmq.profile import NativeMessage, Profile
 
 BODY = b'[[1, 2.50], {}, {"callbacks": null}]'
 HEADERS: dict[str, Any] = {"lang": "py", "task": "shop.mail", "retries": 0, "timelimit": [None, None], "tenant": "a"}

@@ -18,10 +18,10 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
-from app.brokers.rabbitmq import incoming
-from app.brokers.rabbitmq.frames import acks, publish, requeues
-from app.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
-from app.brokers.rabbitmq.profile import AddressedMessage
+from babelgate.brokers.rabbitmq import incoming
+from babelgate.brokers.rabbitmq.frames import acks, publish, requeues
+from babelgate.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
+from babelgate.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.support import FULL
 
 

@@ -19,10 +19,10 @@ from pamqp.body import ContentBody
 from pamqp.commands import Basic, Channel, Confirm, Connection
 from pamqp.header import ContentHeader
 
-from app.brokers.rabbitmq import channel as channels
-from app.brokers.rabbitmq.connection import AmqpConnection
-from app.brokers.rabbitmq.profile import AddressedMessage
-from app.brokers.rabbitmq.url import parameters_of
+from babelgate.brokers.rabbitmq import channel as channels
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.profile import AddressedMessage
+from babelgate.brokers.rabbitmq.url import parameters_of
 
 
 class Call:
@@ -84,12 +84,14 @@ def test_it_can_be_called_as_the_binding_calls_it(owner: object, attribute: str,
     name = name_of(owner, attribute)
     found = getattr(owner, attribute, None)
     if found is None:
-        pytest.fail(f"{name} does not exist any more. app.brokers.rabbitmq.{user} uses it.")
+        pytest.fail(f"{name} does not exist any more. babelgate.brokers.rabbitmq.{user} uses it.")
     signature = inspect.signature(found)
     try:
         signature.bind(*call.args, **call.kwargs)
     except TypeError as error:
-        pytest.fail(f"{name}{signature} does not accept {call}: {error}. app.brokers.rabbitmq.{user} calls it so.")
+        pytest.fail(
+            f"{name}{signature} does not accept {call}: {error}. babelgate.brokers.rabbitmq.{user} calls it so."
+        )
 
 
 class ScriptedServer:
@@ -159,16 +161,20 @@ async def test_a_channel_has_the_attributes_that_the_binding_uses(
     found: object = channel.rpc
     for part in path.split("."):
         if not hasattr(found, part):
-            pytest.fail(f"{type(found).__name__}.{part} does not exist any more. app.brokers.rabbitmq.{user} uses it.")
+            pytest.fail(
+                f"{type(found).__name__}.{part} does not exist any more. babelgate.brokers.rabbitmq.{user} uses it."
+            )
         found = getattr(found, part)
-    assert isinstance(found, kind), f"Channel.{path} is {found!r}. app.brokers.rabbitmq.{user} expects {kind.__name__}."
+    assert isinstance(found, kind), (
+        f"Channel.{path} is {found!r}. babelgate.brokers.rabbitmq.{user} expects {kind.__name__}."
+    )
 
 
 async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) -> None:
     """aiormq must read from the stream that its transport factory made."""
     batch = channel.publish([AddressedMessage("", "orders", Basic.Properties(), b"{}")])
     done, _ = await asyncio.wait({batch.done}, timeout=5)
-    assert done, "aiormq reads frames in another way: see app.brokers.rabbitmq.incoming"
+    assert done, "aiormq reads frames in another way: see babelgate.brokers.rabbitmq.incoming"
     await asyncio.wait_for(channel.barrier(), 5)
 
 

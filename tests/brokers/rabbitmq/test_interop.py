@@ -14,11 +14,11 @@ from babelqueue.codec import EnvelopeCodec
 from babelqueue.pika_transport import PikaTransport
 from babelqueue.transport import ReceivedMessage
 
-from app import envelope
-from app.brokers.binding import Delivery, NativeQueue, Outgoing
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.clock import now_ms
-from app.gateway.routing import Policy
+from babelgate import envelope
+from babelgate.brokers.binding import Delivery, NativeQueue, Outgoing
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.clock import now_ms
+from babelgate.gateway.routing import Policy
 from tests.brokers.rabbitmq.harness import RabbitBroker, browse, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.world import World, data, kinds, until

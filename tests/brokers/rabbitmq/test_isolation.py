@@ -12,14 +12,14 @@ import pytest
 import yaml
 from aiormq.exceptions import ChannelLockedResource, ConnectionClosed, ConnectionInternalError
 
-from app.brokers.binding import Delivery, NativeQueue
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.brokers.rabbitmq.channel import ChannelGone
-from app.brokers.rabbitmq.isolation import ALONE_SECONDS, FAILED_SECONDS, UNSUPPORTED_SECONDS, QueueTrust
-from app.brokers.rabbitmq.options import queue_of
-from app.config import settings
-from app.errors import BabelgateError, BrokerUnavailable, UnsupportedByBroker
-from app.server.server import uvicorn_config
+from babelgate.brokers.binding import Delivery, NativeQueue
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.brokers.rabbitmq.channel import ChannelGone
+from babelgate.brokers.rabbitmq.isolation import ALONE_SECONDS, FAILED_SECONDS, UNSUPPORTED_SECONDS, QueueTrust
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.config import settings
+from babelgate.errors import BabelgateError, BrokerUnavailable, UnsupportedByBroker
+from babelgate.server.server import uvicorn_config
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import message, reserved

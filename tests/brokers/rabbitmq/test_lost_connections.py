@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outcome
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
+from babelgate.brokers.binding import NativeQueue, Outcome
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 from tests.brokers.rabbitmq.harness import binding, browse
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import accepted, answers, kinds, message, outcomes, reserved

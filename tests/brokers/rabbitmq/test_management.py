@@ -12,15 +12,15 @@ from typing import Any
 import httpx
 import pytest
 
-from app.brokers.rabbitmq.management import ManagementClient
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.url import parameters_of
-from app.brokers.rabbitmq.warnings import queue_warnings, warnings_of
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE, Caller, Right
-from app.gateway.gateway import Gateway
-from app.gateway.overview import known_queues
-from app.gateway.routing import Router, Rule
+from babelgate.brokers.rabbitmq.management import ManagementClient
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.url import parameters_of
+from babelgate.brokers.rabbitmq.warnings import queue_warnings, warnings_of
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE, Caller, Right
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.overview import known_queues
+from babelgate.gateway.routing import Router, Rule
 from tests.brokers.rabbitmq.harness import binding, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq.management import ManagementClient
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import AddressedMessage, Topology
-from app.brokers.rabbitmq.publish import NackErrors
-from app.brokers.rabbitmq.topology import Declare
-from app.brokers.rabbitmq.url import parameters_of
-from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.brokers.rabbitmq.management import ManagementClient
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
+from babelgate.brokers.rabbitmq.publish import NackErrors
+from babelgate.brokers.rabbitmq.topology import Declare
+from babelgate.brokers.rabbitmq.url import parameters_of
+from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 QUEUE = "orders"
 TO_QUEUE = AddressedMessage("", QUEUE, Basic.Properties(), b"")

@@ -9,12 +9,12 @@ from typing import Any
 import pika
 import pytest
 
-from app.brokers.binding import DeadRecord, Delivery, LastFailure, NativeQueue, Outgoing
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.clock import now_ms
-from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
-from app.errors import BrokerRejected
-from app.gateway.routing import Policy
+from babelgate.brokers.binding import DeadRecord, Delivery, LastFailure, NativeQueue, Outgoing
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.clock import now_ms
+from babelgate.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
+from babelgate.errors import BrokerRejected
+from babelgate.gateway.routing import Policy
 from tests.brokers.rabbitmq.harness import OjsBroker, browse, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import reserved

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic
 
-from app.brokers.binding import LastFailure, Outgoing
-from app.brokers.options import OptionMap
-from app.brokers.rabbitmq.binding import connect
-from app.brokers.rabbitmq.frames import publish
-from app.brokers.rabbitmq.ojs.message import level_of
-from app.brokers.rabbitmq.ojs.profile import STEPS_MS, OjsProfile, profile_of
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import AddressedMessage, DecodedMessage, NativeMessage, Topology
-from app.envelope import (
+from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.options import OptionMap
+from babelgate.brokers.rabbitmq.binding import connect
+from babelgate.brokers.rabbitmq.frames import publish
+from babelgate.brokers.rabbitmq.ojs.message import level_of
+from babelgate.brokers.rabbitmq.ojs.profile import STEPS_MS, OjsProfile, profile_of
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, DecodedMessage, NativeMessage, Topology
+from babelgate.envelope import (
     Limits,
     Poison,
     dead_letter_block,
@@ -31,8 +31,8 @@ from app.envelope import (
     redriven,
     with_attempts,
 )
-from app.errors import ConfigError, UnsupportedByBroker
-from app.gateway.routing import Router, Rule
+from babelgate.errors import ConfigError, UnsupportedByBroker
+from babelgate.gateway.routing import Router, Rule
 from tests.unit.envelope.support import FULL, NOW, TRACE, compact
 
 MEDIA = "application/openjobspec+json"

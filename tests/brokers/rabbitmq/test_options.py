@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.brokers.rabbitmq.binding import connect
-from app.brokers.rabbitmq.delays import LOST, MAX_QUEUE_BYTES
-from app.brokers.rabbitmq.options import queue_of
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.rabbitmq.binding import connect
+from babelgate.brokers.rabbitmq.delays import LOST, MAX_QUEUE_BYTES
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 
 def arguments(name: str, **options: Any) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic
 from pika import BasicProperties
 
-from app.brokers.binding import LastFailure, Outgoing
-from app.brokers.rabbitmq.delays import delayed_topology
-from app.brokers.rabbitmq.frames import encoded_properties
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.plain import PlainProfile, _properties, _usual_properties
-from app.brokers.rabbitmq.profile import NativeMessage, Profile, QueueDeclaration
-from app.envelope import dead_letter_block, dead_letter_record, with_attempts
+from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.rabbitmq.delays import delayed_topology
+from babelgate.brokers.rabbitmq.frames import encoded_properties
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.plain import PlainProfile, _properties, _usual_properties
+from babelgate.brokers.rabbitmq.profile import NativeMessage, Profile, QueueDeclaration
+from babelgate.envelope import dead_letter_block, dead_letter_record, with_attempts
 
 PLAIN = PlainProfile(QueueDeclaration("orders"), QueueDeclaration("orders.dlq"))
 META = {"id": "id-1", "queue": "orders", "lang": "php", "schema_version": 1, "created_at": 1_749_132_727_001}

@@ -11,14 +11,14 @@ import pytest
 from msgspec.structs import asdict
 from pamqp.commands import Basic
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.rabbitmq.binding import RabbitBinding, connect
-from app.brokers.rabbitmq.frames import projection
-from app.brokers.rabbitmq.profile import AddressedMessage
-from app.clock import now_ms
-from app.errors import BrokerRejected
-from app.http.dependencies import text_or_base64
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.rabbitmq.binding import RabbitBinding, connect
+from babelgate.brokers.rabbitmq.frames import projection
+from babelgate.brokers.rabbitmq.profile import AddressedMessage
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerRejected
+from babelgate.http.dependencies import text_or_base64
 from tests.brokers.rabbitmq.harness import OjsBroker
 from tests.brokers.rabbitmq.server import RabbitServer
 

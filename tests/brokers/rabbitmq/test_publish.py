@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import AddressedMessage, Topology
-from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
+from babelgate.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Line, lined, virtual_host

@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.rabbitmq.binding import RabbitBinding, connect
-from app.clock import now_ms
-from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.rabbitmq.binding import RabbitBinding, connect
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
 from tests.brokers.rabbitmq.harness import binding, browse, client, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import BODY, kinds, message, refusal, reserved

@@ -10,15 +10,15 @@ from weakref import WeakSet
 
 import pytest
 
-from app.brokers.binding import Delivery, NativeQueue
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.brokers.rabbitmq.channel_pool import ChannelPool
-from app.brokers.rabbitmq.connection import AmqpConnection
-from app.brokers.rabbitmq.receive import QueueReceivers
-from app.brokers.rabbitmq.settle import ChannelSettler
-from app.brokers.rabbitmq.topology import Declarer
-from app.brokers.rabbitmq.url import parameters_of
-from app.errors import BrokerUnavailable, LeaseLost
+from babelgate.brokers.binding import Delivery, NativeQueue
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.brokers.rabbitmq.channel_pool import ChannelPool
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.receive import QueueReceivers
+from babelgate.brokers.rabbitmq.settle import ChannelSettler
+from babelgate.brokers.rabbitmq.topology import Declarer
+from babelgate.brokers.rabbitmq.url import parameters_of
+from babelgate.errors import BrokerUnavailable, LeaseLost
 from tests.brokers.rabbitmq.harness import count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import kinds, message

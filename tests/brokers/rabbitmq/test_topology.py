@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.brokers.rabbitmq.channel import Channel
-from app.brokers.rabbitmq.connection import AmqpConnection
-from app.brokers.rabbitmq.delays import DELAY_TOPOLOGY
-from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
-from app.brokers.rabbitmq.topology import Declarer
-from app.brokers.rabbitmq.url import parameters_of
-from app.errors import BrokerRejected, BrokerUnavailable
+from babelgate.brokers.rabbitmq.channel import Channel
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.delays import DELAY_TOPOLOGY
+from babelgate.brokers.rabbitmq.options import queue_of
+from babelgate.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
+from babelgate.brokers.rabbitmq.topology import Declarer
+from babelgate.brokers.rabbitmq.url import parameters_of
+from babelgate.errors import BrokerRejected, BrokerUnavailable
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, linked, virtual_host

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.brokers.rabbitmq.channel import Unsettled
+from babelgate.brokers.rabbitmq.channel import Unsettled
 
 
 def filled(count: int) -> Unsettled:

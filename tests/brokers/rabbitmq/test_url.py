@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.rabbitmq.url import ManagementEndpoint, parameters_of
-from app.brokers.url import Tls
-from app.errors import ConfigError
-from app.masking import mask_url
+from babelgate.brokers.rabbitmq.url import ManagementEndpoint, parameters_of
+from babelgate.brokers.url import Tls
+from babelgate.errors import ConfigError
+from babelgate.masking import mask_url
 
 
 def test_all_parts_of_a_url() -> None:

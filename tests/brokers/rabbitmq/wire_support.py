@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from app.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing
-from app.brokers.rabbitmq.binding import RabbitBinding
-from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from babelgate.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from tests.harness.world import until
 
 BODY = b'{"job":"urn:a","trace_id":"t","data":{"mark":"%s"},"meta":{"id":"i"},"attempts":0}'

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 
-from app.brokers.redis.binding import RedisBinding
+from babelgate.brokers.redis.binding import RedisBinding
 from tests.brokers.redis.harness import RedisBroker, RedisServer, binding, client
 from tests.brokers.registry import Servers
 

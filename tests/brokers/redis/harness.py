@@ -15,9 +15,9 @@ from typing import Any, cast
 
 import redis
 
-from app.brokers.projection import NativeWrite
-from app.brokers.redis.binding import RedisBinding, connect
-from app.clock import now_ms
+from babelgate.brokers.projection import NativeWrite
+from babelgate.brokers.redis.binding import RedisBinding, connect
+from babelgate.clock import now_ms
 from tests.harness.broker import ServerBroker, Variant
 from tests.harness.ci import missing
 from tests.harness.local import certify, free_port, suspend

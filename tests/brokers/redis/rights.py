@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_FOLDER = Path(__file__).parents[3] / "app" / "brokers" / "redis"
+_FOLDER = Path(__file__).parents[3] / "app" / "babelgate" / "brokers" / "redis"
 _IN_SCRIPTS = re.compile(r"redis\.p?call\('([A-Z]+)'|spread\(\w+, '([A-Z]+)'|'([LR]PUSH)'")
 _IN_PYTHON = re.compile(
     r'(?:read|call|send|_allowed|_run)\(b"([A-Z]+)"(?:, b"(GET)")?|= \(b"([A-Z]{3,})", queue, queue'

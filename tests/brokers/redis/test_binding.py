@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import pytest
 import redis
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
-from app.brokers.redis.binding import RedisBinding
-from app.brokers.redis.layouts.layout import RedisQueue
-from app.clock import now_ms
-from app.errors import LeaseLost
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.brokers.redis.layouts.layout import RedisQueue
+from babelgate.clock import now_ms
+from babelgate.errors import LeaseLost
 from tests.brokers.redis.harness import RedisServer, binding
 from tests.harness.local import eventually
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import redis
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest, Delivery, Outgoing
-from app.brokers.redis import settle as settling
-from app.brokers.redis.binding import RedisBinding, connect
-from app.brokers.redis.layouts.layout import RedisQueue
-from app.clock import now_ms
-from app.envelope import Limits, Poison
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, Outgoing
+from babelgate.brokers.redis import settle as settling
+from babelgate.brokers.redis.binding import RedisBinding, connect
+from babelgate.brokers.redis.layouts.layout import RedisQueue
+from babelgate.clock import now_ms
+from babelgate.envelope import Limits, Poison
 from tests.brokers.redis.harness import RedisServer
 from tests.harness import conformance as suite
 from tests.harness.conformance import locate

@@ -13,15 +13,15 @@ import pytest
 import redis
 import uvloop
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.redis.binding import RedisBinding, connect
-from app.brokers.redis.connection import PipelinedConnection
-from app.brokers.redis.connection import connect as dial
-from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
-from app.brokers.redis.server import script
-from app.brokers.redis.url import connector
-from app.clock import now_ms
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.redis.binding import RedisBinding, connect
+from babelgate.brokers.redis.connection import PipelinedConnection
+from babelgate.brokers.redis.connection import connect as dial
+from babelgate.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
+from babelgate.brokers.redis.server import script
+from babelgate.brokers.redis.url import connector
+from babelgate.clock import now_ms
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
 from tests.brokers.redis.harness import RedisServer, binding, client, redis_server
 from tests.harness.local import eventually, free_port
 from tests.harness.proxy import Proxy, proxy

@@ -7,8 +7,8 @@ import inspect
 import pytest
 from redis import exceptions as vendor
 
-from app.brokers.redis.errors import BY_CLASS, translate
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.brokers.redis.errors import BY_CLASS, translate
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 CLASSES = [
     found

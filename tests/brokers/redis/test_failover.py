@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.redis.binding import RedisBinding
-from app.errors import BrokerUnavailable
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.redis.harness import RedisServer, binding, client, redis_server
 from tests.harness.proxy import proxy
 from tests.harness.world import until

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.brokers.redis.layouts.list import frame, unframe
+from babelgate.brokers.redis.layouts.list import frame, unframe
 
 BODY = '{"job":"urn:a","data":{"name":"Café ☕ \\" \\\\ "}}'.encode()
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.errors import BrokerUnavailable, OutcomeUnknown
+from babelgate.brokers.binding import Outgoing
+from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from tests.brokers.redis.harness import binding, client, redis_server
 from tests.harness.local import eventually
 

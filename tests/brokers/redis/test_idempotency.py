@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.idempotency_store import (
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.idempotency_store import (
     RESERVED_SECONDS,
     TOKEN_BYTES,
     ClaimResult,
@@ -17,9 +17,9 @@ from app.brokers.idempotency_store import (
     KeySettlement,
     Terms,
 )
-from app.brokers.redis.binding import RedisBinding
-from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
-from app.errors import BrokerRejected, KeyShareFull, StorageFull
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
+from babelgate.errors import BrokerRejected, KeyShareFull, StorageFull
 from tests.brokers.redis.harness import RedisServer, binding, client
 
 pytestmark = pytest.mark.redis

@@ -1,4 +1,5 @@
-"""The parts of redis-py's connections that ``app/brokers/redis`` uses without its client: a release may remove each."""
+"""The parts of redis-py's connections that ``app/babelgate/brokers/redis`` uses without its client: a release may
+remove each."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import pytest
 from redis import backoff, exceptions
 from redis.asyncio import connection, retry
 
-from app.brokers.redis.url import connector
+from babelgate.brokers.redis.url import connector
 from tests.brokers.redis.harness import RedisServer
 
 pytestmark = pytest.mark.redis

@@ -12,11 +12,11 @@ from babelqueue.codec import EnvelopeCodec
 from babelqueue.redis_transport import RedisTransport
 from babelqueue.transport import ReceivedMessage
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
-from app.brokers.redis.binding import RedisBinding
-from app.clock import now_ms
-from app.errors import LeaseLost
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.clock import now_ms
+from babelgate.errors import LeaseLost
 from tests.brokers.redis.harness import RedisServer, binding
 from tests.harness.local import eventually
 

@@ -7,11 +7,11 @@ import json
 import pytest
 import redis
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
-from app.brokers.redis.binding import RedisBinding
-from app.brokers.redis.layouts.list import frame, unframe
-from app.errors import LeaseLost
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.brokers.redis.layouts.list import frame, unframe
+from babelgate.errors import LeaseLost
 from tests.harness.local import eventually
 
 pytestmark = pytest.mark.redis

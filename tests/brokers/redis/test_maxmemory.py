@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
-from app.brokers.idempotency_store import ExistingKey, KeyClaim, KeySettlement, Terms
-from app.brokers.redis.binding import RedisBinding
-from app.errors import LeaseLost, StorageFull
-from app.gateway.authorization import ANYONE
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
+from babelgate.brokers.idempotency_store import ExistingKey, KeyClaim, KeySettlement, Terms
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.errors import LeaseLost, StorageFull
+from babelgate.gateway.authorization import ANYONE
 from tests.brokers.redis.harness import RedisBroker, RedisServer, binding, redis_server
 from tests.harness.local import eventually
 from tests.harness.world import World, data

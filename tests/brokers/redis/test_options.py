@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.brokers.redis.binding import RedisBinding, connect
-from app.brokers.redis.layouts.layout import RedisQueue
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.redis.binding import RedisBinding, connect
+from babelgate.brokers.redis.layouts.layout import RedisQueue
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import redis
 
-from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
-from app.brokers.idempotency_store import TOKEN_BYTES, KeyClaim, KeySettlement, Terms
-from app.brokers.redis.binding import RedisBinding, connect
-from app.clock import now_ms
-from app.errors import BrokerRejected
+from babelgate.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
+from babelgate.brokers.idempotency_store import TOKEN_BYTES, KeyClaim, KeySettlement, Terms
+from babelgate.brokers.redis.binding import RedisBinding, connect
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerRejected
 from tests.brokers.redis.harness import RedisServer
 from tests.brokers.redis.rights import KEYS, QUEUES, commands
 from tests.brokers.redis.test_binding import body

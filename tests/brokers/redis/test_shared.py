@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from app.brokers.redis.binding import RedisBinding
-from app.gateway.routing import Policy
+from babelgate.brokers.redis.binding import RedisBinding
+from babelgate.gateway.routing import Policy
 from tests.brokers.redis.harness import RedisBroker, RedisServer
 from tests.harness.local import eventually
 from tests.harness.world import World, data, draft, until

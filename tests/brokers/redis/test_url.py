@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from redis.asyncio.connection import Connection, SSLConnection
 
-from app.brokers.redis.binding import connect
-from app.brokers.redis.url import connector
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.redis.binding import connect
+from babelgate.brokers.redis.url import connector
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 
 def made(url: str, **options: Any) -> Connection:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.idempotency_store import KeyClaim, Terms
-from app.brokers.redis.binding import RedisBinding, connect
-from app.brokers.redis.used_queues import RECORDED_SECONDS, USED, UsedQueues
-from app.clock import now_ms
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.idempotency_store import KeyClaim, Terms
+from babelgate.brokers.redis.binding import RedisBinding, connect
+from babelgate.brokers.redis.used_queues import RECORDED_SECONDS, USED, UsedQueues
+from babelgate.clock import now_ms
 from tests.brokers.redis.harness import RedisServer, binding, client
 from tests.harness.world import until
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.brokers.servicebus.binding import ServiceBusBinding
 from tests.brokers.registry import Servers
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding

@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from pathlib import Path
 from typing import Any
 
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.servicebus.binding import ServiceBusBinding, connect
-from app.brokers.servicebus.queue import ServiceBusQueue, queue_of
-from app.clock import now_ms
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.servicebus.binding import ServiceBusBinding, connect
+from babelgate.brokers.servicebus.queue import ServiceBusQueue, queue_of
+from babelgate.clock import now_ms
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
 from tests.harness.broker import ServerBroker, Variant, opened
 

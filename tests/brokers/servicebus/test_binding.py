@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import DeadLetterRequest, LastFailure, NativeQueue, Outgoing
-from app.brokers.servicebus.binding import ServiceBusBinding, connect
-from app.clock import now_ms
-from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
-from app.gateway.authorization import ANYONE
-from app.gateway.route_warnings import route_warnings
-from app.gateway.routing import Policy
+from babelgate.brokers.binding import DeadLetterRequest, LastFailure, NativeQueue, Outgoing
+from babelgate.brokers.servicebus.binding import ServiceBusBinding, connect
+from babelgate.clock import now_ms
+from babelgate.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.route_warnings import route_warnings
+from babelgate.gateway.routing import Policy
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding
 from tests.harness.broker import opened

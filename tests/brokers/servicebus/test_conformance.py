@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp.message import Header, Message
 
-from app.brokers.binding import Outgoing
-from app.brokers.servicebus.binding import ServiceBusBinding
-from app.brokers.servicebus.message import read
-from app.gateway.routing import Policy, Route
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.brokers.servicebus.message import read
+from babelgate.gateway.routing import Policy, Route
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
 from tests.harness import conformance as suite

@@ -11,10 +11,10 @@ from azure.core import exceptions as core
 from azure.servicebus import exceptions as vendor
 from azure.servicebus._pyamqp import error as amqp
 
-from app.brokers.servicebus.client import ServiceBusConnections
-from app.brokers.servicebus.errors import BY_CLASS, translate
-from app.brokers.servicebus.url import settings_of
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
+from babelgate.brokers.servicebus.client import ServiceBusConnections
+from babelgate.brokers.servicebus.errors import BY_CLASS, translate
+from babelgate.brokers.servicebus.url import settings_of
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 
 CLASSES = [
     found

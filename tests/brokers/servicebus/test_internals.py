@@ -1,5 +1,5 @@
-"""The parts of the client library that ``app/brokers/servicebus`` uses and that are not public: a release may remove
-each."""
+"""The parts of the client library that ``app/babelgate/brokers/servicebus`` uses and that are not public: a release may
+remove each."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from babelqueue.asb_transport import AsbTransport
 from babelqueue.codec import EnvelopeCodec
 from babelqueue.transport import ReceivedMessage
 
-from app.brokers.binding import Outgoing
-from app.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.servicebus.binding import ServiceBusBinding
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
 from tests.harness.world import World

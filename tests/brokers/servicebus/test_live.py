@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.servicebus.binding import ServiceBusBinding
-from app.errors import BrokerRejected
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.errors import BrokerRejected
 from tests.brokers.servicebus.harness import binding
 from tests.brokers.servicebus.test_binding import outgoing
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.servicebus.binding import ServiceBusBinding
-from app.brokers.servicebus.client import MAX_OPENING
-from app.brokers.servicebus.locks import QueueLocks
-from app.brokers.servicebus.sessions import QueueSessions
-from app.brokers.servicebus.url import settings_of
-from app.clock import now_ms
-from app.errors import BrokerUnavailable
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.brokers.servicebus.client import MAX_OPENING
+from babelgate.brokers.servicebus.locks import QueueLocks
+from babelgate.brokers.servicebus.sessions import QueueSessions
+from babelgate.brokers.servicebus.url import settings_of
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import binding
 from tests.harness.proxy import proxy

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
-from app.brokers.servicebus.binding import connect
-from app.brokers.servicebus.queue import ServiceBusQueue, queue_of
-from app.brokers.servicebus.url import ServiceBusSettings, settings_of
-from app.brokers.url import Tls
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.servicebus.binding import connect
+from babelgate.brokers.servicebus.queue import ServiceBusQueue, queue_of
+from babelgate.brokers.servicebus.url import ServiceBusSettings, settings_of
+from babelgate.brokers.url import Tls
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 HOST = "shop.servicebus.windows.net"
 KEYED = f"Endpoint=sb://{HOST}/;SharedAccessKeyName=gateway;SharedAccessKey=c2VjcmV0"

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import WSMsgType, web
 
-from app.brokers.binding import Delivery
-from app.brokers.servicebus.attached import _has_unread
-from app.brokers.servicebus.binding import ServiceBusBinding
-from app.errors import BrokerUnavailable
+from babelgate.brokers.binding import Delivery
+from babelgate.brokers.servicebus.attached import _has_unread
+from babelgate.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.errors import BrokerUnavailable
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import binding
 from tests.brokers.servicebus.test_binding import none_of, outgoing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.servicebus.typed import typed_properties
+from babelgate.brokers.servicebus.typed import typed_properties
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
 from tests.harness.world import World

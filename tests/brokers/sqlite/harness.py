@@ -10,8 +10,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app.brokers.binding import Outgoing
-from app.brokers.projection import NativeWrite
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.projection import NativeWrite
 from tests.harness.broker import EmbeddedBroker, Variant
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-from app.brokers.binding import Delivery, NativeQueue, Outgoing
-from app.brokers.sqlite.binding import SqliteBinding
-from app.brokers.sqlite.file import DatabaseFile
-from app.clock import Clock, now_ms
+from babelgate.brokers.binding import Delivery, NativeQueue, Outgoing
+from babelgate.brokers.sqlite.binding import SqliteBinding
+from babelgate.brokers.sqlite.file import DatabaseFile
+from babelgate.clock import Clock, now_ms
 
 ROOT = Path(__file__).resolve().parents[3]
 BODY = b'{"job":"urn:babel:test:made","trace_id":"t","data":{},"meta":{"id":"1","queue":"q","lang":"python",' + (
@@ -89,9 +89,9 @@ class Line:
 
 PREAMBLE = """
 import asyncio, sys, time
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.sqlite.binding import connect
-from app.clock import now_ms
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.sqlite.binding import connect
+from babelgate.clock import now_ms
 
 def say(text):
     print(text, flush=True)

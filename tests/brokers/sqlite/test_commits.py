@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.errors import BrokerError, BrokerRejected, BrokerUnavailable, LeaseLost, StorageFull
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.errors import BrokerError, BrokerRejected, BrokerUnavailable, LeaseLost, StorageFull
 from tests.brokers.sqlite.support import Line, another_process, opened, told
 
 

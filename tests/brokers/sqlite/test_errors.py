@@ -8,8 +8,8 @@ import sqlite3
 
 import pytest
 
-from app.brokers.sqlite.errors import ERRORS, translated
-from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull, StorageReadOnly
+from babelgate.brokers.sqlite.errors import ERRORS, translated
+from babelgate.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull, StorageReadOnly
 
 # Constants of other functions of SQLite: what an authorizer is asked and answers, limits, results that are no errors.
 OTHERS = re.compile(

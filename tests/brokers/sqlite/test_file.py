@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Binding, DeadLetters, Lists, NativeQueue, Outgoing, Peeks, Purges
-from app.brokers.sqlite.binding import connect
-from app.brokers.sqlite.file import SCHEMA
-from app.clock import now_ms
-from app.errors import BrokerError, BrokerUnavailable, ConfigError, StorageReadOnly
+from babelgate.brokers.binding import Binding, DeadLetters, Lists, NativeQueue, Outgoing, Peeks, Purges
+from babelgate.brokers.sqlite.binding import connect
+from babelgate.brokers.sqlite.file import SCHEMA
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerError, BrokerUnavailable, ConfigError, StorageReadOnly
 from tests.brokers.sqlite.support import Line, opened
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest
-from app.brokers.sqlite.room import RESERVED_BYTES
-from app.errors import StorageFull
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest
+from babelgate.brokers.sqlite.room import RESERVED_BYTES
+from babelgate.errors import StorageFull
 from tests.brokers.sqlite.support import Line, opened
 from tests.harness.disk import fill, small_disk
 

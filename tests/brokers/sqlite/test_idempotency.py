@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import (
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.idempotency_store import (
     RESERVED_SECONDS,
     TOKEN_BYTES,
     ClaimResult,
@@ -19,9 +19,9 @@ from app.brokers.idempotency_store import (
     KeySettlement,
     Terms,
 )
-from app.brokers.sqlite.binding import SqliteBinding
-from app.brokers.sqlite.file import APPLICATION_ID, SCHEMA, steps
-from app.errors import BrokerRejected, KeyShareFull
+from babelgate.brokers.sqlite.binding import SqliteBinding
+from babelgate.brokers.sqlite.file import APPLICATION_ID, SCHEMA, steps
+from babelgate.errors import BrokerRejected, KeyShareFull
 from tests.brokers.sqlite.support import BODY, Hands, opened
 
 QUEUE = NativeQueue("q")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import DeadLetterRequest, Delivery
-from app.brokers.sqlite.settle import FORGET_EVERY, SETTLED_FOR_MS
-from app.errors import LeaseLost
+from babelgate.brokers.binding import DeadLetterRequest, Delivery
+from babelgate.brokers.sqlite.settle import FORGET_EVERY, SETTLED_FOR_MS
+from babelgate.errors import LeaseLost
 from tests.brokers.sqlite.support import Hands, Line, opened
 
 BLOCK = {"reason": "failed", "error": "no", "failed_at": 1, "original_queue": "q", "attempts": 3, "lang": "python"}

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
-from app.brokers.binding import NativeQueue
+from babelgate.brokers.binding import NativeQueue
 from tests.brokers.sqlite.support import Line, another_process, finished, opened, tell, told
 
 

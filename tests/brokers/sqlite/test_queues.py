@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing, QueueStats
-from app.envelope import dead_letter_record
-from app.errors import InvalidParameter, LeaseLost
+from babelgate.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing, QueueStats
+from babelgate.envelope import dead_letter_record
+from babelgate.errors import InvalidParameter, LeaseLost
 from tests.brokers.sqlite.support import BODY, Hands, Line
 
 BLOCK = {"reason": "failed", "error": "no", "failed_at": 1, "original_queue": "q", "attempts": 3, "lang": "python"}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.sqlite.file import SQL
-from app.errors import BrokerUnavailable, OutcomeUnknown
+from babelgate.brokers.sqlite.file import SQL
+from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from tests.brokers.sqlite.support import Line, another_process, finished, opened, tell, told
 
 LONG = 20.0

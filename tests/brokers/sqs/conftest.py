@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.sqs.binding import SqsBinding
+from babelgate.brokers.sqs.binding import SqsBinding
 from tests.brokers.registry import Servers
 from tests.brokers.sqs.harness import MotoBroker, SqsBroker, binding, client
 from tests.harness.broker import Server

@@ -16,11 +16,11 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.sqs.binding import SqsBinding, connect
-from app.brokers.sqs.message import forbidden
-from app.brokers.sqs.queue import SqsQueue, queue_of
-from app.clock import now_ms
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.sqs.binding import SqsBinding, connect
+from babelgate.brokers.sqs.message import forbidden
+from babelgate.brokers.sqs.queue import SqsQueue, queue_of
+from babelgate.clock import now_ms
 from tests.brokers.sqs.elasticmq import ElasticMq, elasticmq
 from tests.brokers.sqs.moto_server import MotoServer, moto_server
 from tests.harness.broker import ServerBroker, Variant, opened

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.brokers.binding import MAX_HANDLE_LENGTH, Delivery, DeliveryLimit, NativeQueue, Outgoing
-from app.brokers.sqs.binding import SqsBinding, connect
-from app.brokers.sqs.client import SqsClient
-from app.brokers.sqs.message import MAX_ATTRIBUTES, Read, entry
-from app.brokers.sqs.publish import publish
-from app.brokers.sqs.queue import SqsQueue, queue_of
-from app.brokers.sqs.receive import SqsReceiver
-from app.brokers.sqs.settle import SqsSettler, receipt_of
-from app.clock import now_ms
-from app.errors import (
+from babelgate.brokers.binding import MAX_HANDLE_LENGTH, Delivery, DeliveryLimit, NativeQueue, Outgoing
+from babelgate.brokers.sqs.binding import SqsBinding, connect
+from babelgate.brokers.sqs.client import SqsClient
+from babelgate.brokers.sqs.message import MAX_ATTRIBUTES, Read, entry
+from babelgate.brokers.sqs.publish import publish
+from babelgate.brokers.sqs.queue import SqsQueue, queue_of
+from babelgate.brokers.sqs.receive import SqsReceiver
+from babelgate.brokers.sqs.settle import SqsSettler, receipt_of
+from babelgate.clock import now_ms
+from babelgate.errors import (
     BodyTooLarge,
     BrokerRejected,
     BrokerUnavailable,
@@ -29,10 +29,10 @@ from app.errors import (
     PurgeInProgress,
     UnsupportedByBroker,
 )
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Policy, Router, Rule
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Policy, Router, Rule
 from tests.brokers.sqs.harness import STANDARD, SqsBroker, binding, client, take_all, url_of
 from tests.harness.broker import Server
 from tests.harness.local import eventually
@@ -323,7 +323,7 @@ async def test_a_nack_after_the_deadline_is_an_expiry() -> None:
 async def test_the_next_call_takes_what_arrived_between_two(
     either: Server, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.brokers.sqs.receive._KEPT_SECONDS", 60)
+    monkeypatch.setattr("babelgate.brokers.sqs.receive._KEPT_SECONDS", 60)
     async with binding(either.url()) as one:
         native = one.native_queue(queue, STANDARD)
         assert not await one.reserve(native, 1, 0.1, 30)

@@ -10,8 +10,8 @@ import aioboto3
 import pytest
 from aiobotocore.config import AioConfig
 
-from app.brokers.sqs.binding import SqsBinding
-from app.brokers.sqs.client import SqsClient
+from babelgate.brokers.sqs.binding import SqsBinding
+from babelgate.brokers.sqs.client import SqsClient
 from tests.harness.broker import Server
 
 pytestmark = pytest.mark.sqs

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.brokers.sqs.binding import SqsBinding
-from app.brokers.sqs.message import entry, read
-from app.brokers.sqs.queue import queue_of
-from app.brokers.sqs.settle import whole_seconds
-from app.errors import UnsupportedByBroker
-from app.gateway.routing import Policy, Route
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.sqs.binding import SqsBinding
+from babelgate.brokers.sqs.message import entry, read
+from babelgate.brokers.sqs.queue import queue_of
+from babelgate.brokers.sqs.settle import whole_seconds
+from babelgate.errors import UnsupportedByBroker
+from babelgate.gateway.routing import Policy, Route
 from tests.brokers.sqs.harness import STANDARD, MotoBroker, SqsBroker, client, take_all, url_of
 from tests.harness import conformance as suite
 from tests.harness.broker import Server

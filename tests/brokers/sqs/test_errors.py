@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore import exceptions as vendor
 
-from app.brokers.sqs.errors import BY_CLASS, BY_CODE, entry_error, translate
-from app.errors import (
+from babelgate.brokers.sqs.errors import BY_CLASS, BY_CODE, entry_error, translate
+from babelgate.errors import (
     BabelgateError,
     BrokerRejected,
     BrokerUnavailable,

@@ -11,8 +11,8 @@ from babelqueue.codec import EnvelopeCodec
 from babelqueue.sqs_transport import SqsTransport
 from babelqueue.transport import ReceivedMessage
 
-from app.brokers.binding import Outgoing
-from app.brokers.sqs.binding import SqsBinding
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.sqs.binding import SqsBinding
 from tests.brokers.sqs.harness import STANDARD, SqsBroker, client, url_of
 from tests.harness.broker import Server
 from tests.harness.world import World

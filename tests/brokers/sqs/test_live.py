@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.sqs.binding import SqsBinding
-from app.errors import BrokerRejected, LeaseLost
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.brokers.sqs.binding import SqsBinding
+from babelgate.errors import BrokerRejected, LeaseLost
 from tests.brokers.sqs.harness import binding
 from tests.brokers.sqs.test_binding import body, number, taken
 

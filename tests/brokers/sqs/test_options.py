@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.brokers.sqs.binding import SqsBinding, connect
-from app.brokers.sqs.queue import SqsQueue, queue_of
-from app.brokers.sqs.url import SqsSettings, settings_of
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.sqs.binding import SqsBinding, connect
+from babelgate.brokers.sqs.queue import SqsQueue, queue_of
+from babelgate.brokers.sqs.url import SqsSettings, settings_of
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 ROLE = "arn:aws:iam::123456789012:role/gateway"
 PLAIN = SqsSettings(None, None, None, 1_048_576, 20)

@@ -11,12 +11,12 @@ import httpx
 import pytest
 import yaml
 
-from app.brokers.binding import Outgoing
-from app.brokers.sqs.message import entry
-from app.brokers.sqs.queue import queue_of
-from app.config import settings
-from app.errors import UnsupportedByBroker
-from app.server.server import uvicorn_config
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.sqs.message import entry
+from babelgate.brokers.sqs.queue import queue_of
+from babelgate.config import settings
+from babelgate.errors import UnsupportedByBroker
+from babelgate.server.server import uvicorn_config
 from tests.harness.broker import Server
 from tests.harness.sockets import serving
 from tests.harness.ways import Served

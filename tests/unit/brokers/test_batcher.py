@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.brokers import batcher
-from app.brokers.batcher import BATCH_BYTES, Batcher, Budget
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
-from app.runtime import turns
+from babelgate.brokers import batcher
+from babelgate.brokers.batcher import BATCH_BYTES, Batcher, Budget
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
+from babelgate.runtime import turns
 
 
 class Flusher:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.brokers.batching import batches, send_batches
-from app.errors import BrokerUnavailable
+from babelgate.brokers.batching import batches, send_batches
+from babelgate.errors import BrokerUnavailable
 
 SIZES = st.lists(st.integers(0, 50), max_size=60)
 

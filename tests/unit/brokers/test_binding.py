@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.brokers.binding import NativeQueue
+from babelgate.brokers.binding import NativeQueue
 
 
 def test_the_options_of_a_queue_have_their_type() -> None:

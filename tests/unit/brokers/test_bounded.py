@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from app.brokers.bounded import GRACE_SECONDS, finished, within
-from app.errors import BrokerRejected, BrokerUnavailable
+from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
+from babelgate.errors import BrokerRejected, BrokerUnavailable
 
 
 async def late(ended: list[str], seconds: float = 60) -> str:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from app.brokers.connect import ConnectPause, SharedConnect, replaced
-from app.errors import BrokerUnavailable
+from babelgate.brokers.connect import ConnectPause, SharedConnect, replaced
+from babelgate.errors import BrokerUnavailable
 
 
 class Server:

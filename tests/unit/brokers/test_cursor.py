@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.brokers import cursor
-from app.errors import InvalidParameter
+from babelgate.brokers import cursor
+from babelgate.errors import InvalidParameter
 
 
 @pytest.mark.parametrize("position", [0, 1, 100, 10**18 - 1])

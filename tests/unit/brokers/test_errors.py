@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.brokers.errors import ErrorMap, failure_for_each, nothing_written
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
+from babelgate.brokers.errors import ErrorMap, failure_for_each, nothing_written
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 
 
 class VendorError(Exception):

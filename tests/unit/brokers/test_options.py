@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.options import (
+from babelgate.brokers.options import (
     ANY_TEXT,
     BOOLEAN,
     POSITIVE_SECONDS,
@@ -19,7 +19,7 @@ from app.brokers.options import (
     timeout_of,
     whole,
 )
-from app.errors import ConfigError
+from babelgate.errors import ConfigError
 
 WORDS: OptionReader[str] = choice("full", "normal", "off")
 

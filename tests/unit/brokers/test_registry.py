@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from app.brokers.registry import SCHEMES, connect, driver
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.registry import SCHEMES, connect, driver
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 CLIENTS = {"redis", "aio_pika", "aioboto3", "azure", "pulsar", "confluent_kafka", "proton", "pyspark"}
 
@@ -20,7 +20,7 @@ def run(code: str) -> str:
 
 def test_every_scheme_has_a_binding():
     for scheme in SCHEMES:
-        assert driver("x", f"{scheme}://h").module.startswith("app.brokers.")
+        assert driver("x", f"{scheme}://h").module.startswith("babelgate.brokers.")
         assert driver("x", f"{scheme.upper()}://h") is driver("x", f"{scheme}://h")
 
 
@@ -95,9 +95,9 @@ def test_a_missing_client_names_the_extra():
     print_error = """
 import sys
 sys.modules["redis"] = sys.modules["redis.asyncio"] = None
-from app.brokers.registry import connect
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.registry import connect
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 try:
     connect("cache", "redis://h", {}, now_ms)
 except ConfigError as error:
@@ -112,21 +112,21 @@ except ConfigError as error:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import app",
-        "import app.brokers.registry",
-        "import app.config.settings",
-        "from app.cli.main import cli; cli(['--help'], standalone_mode=False)",
-        "from app.cli.main import cli; cli(['serve', '--help'], standalone_mode=False)",
+        "import babelgate",
+        "import babelgate.brokers.registry",
+        "import babelgate.config.settings",
+        "from babelgate.cli.main import cli; cli(['--help'], standalone_mode=False)",
+        "from babelgate.cli.main import cli; cli(['serve', '--help'], standalone_mode=False)",
     ],
 )
 def test_no_client_is_loaded_before_a_broker_is_configured(statement):
     loaded = run(f"{statement}\nimport sys\nprint('LOADED', *sys.modules)").rpartition("LOADED")[2].split()
-    assert "app" in loaded
+    assert "babelgate" in loaded
     assert not CLIENTS & {name.partition(".")[0] for name in loaded}
 
 
 def test_help_loads_neither_the_web_framework_nor_the_settings():
-    code = "from app.cli.main import cli; cli(['--help'], standalone_mode=False)\nimport sys"
+    code = "from babelgate.cli.main import cli; cli(['--help'], standalone_mode=False)\nimport sys"
     code += "\nprint('LOADED', *sys.modules)"
     loaded = set(run(code).rpartition("LOADED")[2].split())
     assert not {"fastapi", "starlette", "uvicorn", "pydantic", "httpx", "rich", "yaml"} & loaded

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from app.brokers.options import TEXT, whole
-from app.brokers.url import BrokerUrl, Tls, read_tls, read_url
-from app.errors import ConfigError
+from babelgate.brokers.options import TEXT, whole
+from babelgate.brokers.url import BrokerUrl, Tls, read_tls, read_url
+from babelgate.errors import ConfigError
 
 FORM = "mq[s]://[user[:password]@]host[:port][/place]"
 

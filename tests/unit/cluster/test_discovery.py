@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import now_ms
-from app.cluster.client import Address, PeerClient, PeerSilent, PeerUnreachable
-from app.cluster.discovery import QUERY_EVERY_SECONDS, Addresses
-from app.cluster.signing import ANYBODY, Signer
-from app.cluster.sockets import SocketDirectory
-from app.cluster.wire import IDENTITY_PATH
-from app.errors import ConfigError, LeaseLost, OwnerUnreachable
+from babelgate.clock import now_ms
+from babelgate.cluster.client import Address, PeerClient, PeerSilent, PeerUnreachable
+from babelgate.cluster.discovery import QUERY_EVERY_SECONDS, Addresses
+from babelgate.cluster.signing import ANYBODY, Signer
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.wire import IDENTITY_PATH
+from babelgate.errors import ConfigError, LeaseLost, OwnerUnreachable
 from tests.harness.local import free_ports
 from tests.harness.proxy import proxy
 from tests.harness.replica import Replica

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outcome
-from app.cluster.client import Address
-from app.cluster.sockets import SocketDirectory
-from app.cluster.wire import MAX_CALL_BYTES
-from app.errors import BodyTooLarge, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown, OwnerUnreachable
-from app.gateway.ack_tokens import Lease, TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.model import Extend, Nack, Reject, Settlement
-from app.server.peer_port import PeerPort
+from babelgate.brokers.binding import NativeQueue, Outcome
+from babelgate.cluster.client import Address
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.wire import MAX_CALL_BYTES
+from babelgate.errors import BodyTooLarge, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown, OwnerUnreachable
+from babelgate.gateway.ack_tokens import Lease, TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Extend, Nack, Reject, Settlement
+from babelgate.server.peer_port import PeerPort
 from tests.harness.local import free_port
 from tests.harness.memory import MemoryBinding
 from tests.harness.replica import OWNED, QUEUE, Replica

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from app import errors
-from app.cluster.peers import bodies
-from app.cluster.wire import MAX_CALL_BYTES, SettleCall, decode_answers, decode_calls, encode_answers, encode_call
-from app.errors import BabelgateError, BrokerError, InvalidAckToken
-from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
+from babelgate import errors
+from babelgate.cluster.peers import bodies
+from babelgate.cluster.wire import MAX_CALL_BYTES, SettleCall, decode_answers, decode_calls, encode_answers, encode_call
+from babelgate.errors import BabelgateError, BrokerError, InvalidAckToken
+from babelgate.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 
 ERRORS = [
     errors.LeaseLost(),

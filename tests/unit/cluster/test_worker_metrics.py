@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cluster.sockets import SocketDirectory
-from app.cluster.worker_metrics import KEPT_FILES, Workers
-from app.observe.events import Event
-from app.observe.metrics import catalogue
-from app.observe.metrics.instruments import Snapshot, encode, merged
-from app.observe.metrics.recorder import Metrics
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.worker_metrics import KEPT_FILES, Workers
+from babelgate.observe.events import Event
+from babelgate.observe.metrics import catalogue
+from babelgate.observe.metrics.instruments import Snapshot, encode, merged
+from babelgate.observe.metrics.recorder import Metrics
 from tests.harness.world import SIGNER
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from app.cluster.workers import workers_directory
+from babelgate.cluster.workers import workers_directory
 
 
 def test_each_has_one_of_its_own_and_it_goes_with_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config.places import place_of
+from babelgate.config.places import place_of
 
 FILE = """\
 port: 1

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from app.config import settings
-from app.config.sections import BrokerSettings
-from app.errors import ConfigError
+from babelgate.config import settings
+from babelgate.config.sections import BrokerSettings
+from babelgate.errors import ConfigError
 
 SECRET = "hunter2-correct-horse"
 SHARED_KEY = f"token_keys: [{{id: a, secret: {SECRET * 2}}}]"

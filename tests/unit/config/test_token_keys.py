@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from app.config import settings
-from app.config.token_keys import KEY_FILE, check_token_keys, token_keys
-from app.errors import ConfigError
+from babelgate.config import settings
+from babelgate.config.token_keys import KEY_FILE, check_token_keys, token_keys
+from babelgate.errors import ConfigError
 
 PRINT_KEY = """
 import sys
 from pathlib import Path
-from app.config import settings
-from app.config.token_keys import token_keys
+from babelgate.config import settings
+from babelgate.config.token_keys import token_keys
 print(token_keys(settings.load(None, {"BABELGATE_STATE_DIR": sys.argv[1]}))[0].secret.hex())
 """
 

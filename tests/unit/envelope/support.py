@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.envelope import Limits, Publication, read_publication
-from app.errors import EnvelopeError
+from babelgate.envelope import Limits, Publication, read_publication
+from babelgate.errors import EnvelopeError
 
 LIMITS = Limits()
 NOW = 1_749_132_727_000

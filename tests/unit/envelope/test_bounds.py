@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.envelope import Limits, Publication, options
-from app.errors import BodyTooLarge, EnvelopeError, EnvelopeSyntaxError
+from babelgate.envelope import Limits, Publication, options
+from babelgate.errors import BodyTooLarge, EnvelopeError, EnvelopeSyntaxError
 from tests.unit.envelope.support import FULL, compact, problems, read
 
 

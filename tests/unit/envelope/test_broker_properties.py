@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.envelope.broker_properties import (
+from babelgate.envelope.broker_properties import (
     MAX_KEY,
     MAX_TIME_TO_LIVE,
     READ_ONLY,

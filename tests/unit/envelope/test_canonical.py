@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.envelope import Poison, canonical, inspect, read_publication
-from app.errors import BodyTooLarge, EnvelopeError
+from babelgate.envelope import Poison, canonical, inspect, read_publication
+from babelgate.errors import BodyTooLarge, EnvelopeError
 from tests.unit.envelope.strategies import bodies, exact, near_ordinary
 from tests.unit.envelope.support import FULL, LIMITS, changed, compact, without
 

@@ -16,7 +16,7 @@ from babelqueue._poison_record import build_poison_record
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from app.envelope import (
+from babelgate.envelope import (
     Envelope,
     Limits,
     Poison,
@@ -30,11 +30,11 @@ from app.envelope import (
     redriven,
     with_attempts,
 )
-from app.envelope.fast_path import inspect_ordinary, read_ordinary, read_with_options
-from app.envelope.publication import read_any
-from app.envelope.reception import inspect_any
-from app.errors import BodyTooLarge, EnvelopeError
-from app.jsontext import exceeds_depth
+from babelgate.envelope.fast_path import inspect_ordinary, read_ordinary, read_with_options
+from babelgate.envelope.publication import read_any
+from babelgate.envelope.reception import inspect_any
+from babelgate.errors import BodyTooLarge, EnvelopeError
+from babelgate.jsontext import exceeds_depth
 from tests.unit.envelope.strategies import OBJECTS, VALUES, bodies, exact, frames, near_ordinary
 from tests.unit.envelope.support import FULL, compact
 

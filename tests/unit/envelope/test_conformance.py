@@ -14,11 +14,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from app import envelope
-from app.clock import now_ms
-from app.envelope import Limits, Poison
-from app.errors import EnvelopeError
-from app.gateway.routing import Policy
+from babelgate import envelope
+from babelgate.clock import now_ms
+from babelgate.envelope import Limits, Poison
+from babelgate.errors import EnvelopeError
+from babelgate.gateway.routing import Policy
 from tests.harness import conformance as suite
 
 Case = Mapping[str, Any]

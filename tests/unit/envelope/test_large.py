@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.envelope import Limits, Poison, canonical, describe_dead, inspect
-from app.errors import EnvelopeError
-from app.jsontext import MAX_POINTER, decode_object, pointer
+from babelgate.envelope import Limits, Poison, canonical, describe_dead, inspect
+from babelgate.errors import EnvelopeError
+from babelgate.jsontext import MAX_POINTER, decode_object, pointer
 from tests.unit.envelope.support import compact, read
 
 PAD = "x" * 40_000

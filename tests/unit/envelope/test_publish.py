@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import EnvelopeError
+from babelgate.errors import EnvelopeError
 from tests.unit.envelope.support import FULL, NOW, TRACE, changed, compact, is_uuid4, problems, read, without
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.envelope import Limits, Poison, inspect
+from babelgate.envelope import Limits, Poison, inspect
 from tests.unit.envelope.support import FULL, LIMITS, TRACE, changed, compact, without
 
 

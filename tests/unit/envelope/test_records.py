@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from app.envelope import (
+from babelgate.envelope import (
     DeadSummary,
     Poison,
     dead_letter_block,

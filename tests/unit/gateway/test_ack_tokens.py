@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.brokers.binding import MAX_HANDLE_LENGTH
-from app.errors import InvalidAckToken
-from app.gateway.ack_tokens import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
-from app.observe.events import Facts
+from babelgate.brokers.binding import MAX_HANDLE_LENGTH
+from babelgate.errors import InvalidAckToken
+from babelgate.gateway.ack_tokens import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
+from babelgate.observe.events import Facts
 
 KEY = TokenKey("k1", b"a" * 32)
 OTHER = TokenKey("k2", b"b" * 32)

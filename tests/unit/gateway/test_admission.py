@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.errors import Overloaded
-from app.gateway.admission import SMALL_BYTES, Admission, Bounds, Pool
+from babelgate.errors import Overloaded
+from babelgate.gateway.admission import SMALL_BYTES, Admission, Bounds, Pool
 
 NARROW = Bounds(
     max_publishes_in_flight=4,

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 
-from app.errors import BabelgateError, Forbidden, InvalidParameter
-from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE, Caller, Right
-from app.gateway.gateway import Gateway
-from app.gateway.model import DeadLetterFilter, Settlement
-from app.gateway.redrive import RedriveOrder
-from app.gateway.routing import Router, Rule
+from babelgate.errors import BabelgateError, Forbidden, InvalidParameter
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.authorization import ANYONE, Caller, Right
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import DeadLetterFilter, Settlement
+from babelgate.gateway.redrive import RedriveOrder
+from babelgate.gateway.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
 
 SEND, LISTEN, MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE

@@ -8,17 +8,24 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outcome
-from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable, UnsupportedByBroker
-from app.gateway.ack_tokens import Lease, TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.forwarding import Request, merge, split
-from app.gateway.gateway import Gateway
-from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
-from app.gateway.routing import Route, Router, Rule
-from app.observe.events import Event
-from app.observe.metrics.exposition import exposition
-from app.observe.metrics.recorder import Metrics
+from babelgate.brokers.binding import NativeQueue, Outcome
+from babelgate.errors import (
+    BabelgateError,
+    InvalidAckToken,
+    LeaseLost,
+    OutcomeUnknown,
+    OwnerUnreachable,
+    UnsupportedByBroker,
+)
+from babelgate.gateway.ack_tokens import Lease, TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.forwarding import Request, merge, split
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
+from babelgate.gateway.routing import Route, Router, Rule
+from babelgate.observe.events import Event
+from babelgate.observe.metrics.exposition import exposition
+from babelgate.observe.metrics.recorder import Metrics
 from tests.harness.memory import OWNED, DeadLetterPublishingMemory, MemoryBinding, lacking
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft, kinds

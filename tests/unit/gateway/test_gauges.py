@@ -7,20 +7,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar, cast
 
-from app.brokers.binding import NativeQueue, QueueStats, Reinjects
-from app.cluster.scrape import Scraping
-from app.errors import BrokerUnavailable
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.gauges import AT_ONCE, Gauges
-from app.gateway.routing import Router, Rule
-from app.observe.metrics import catalogue
-from app.observe.metrics.catalogue import Metric
-from app.observe.metrics.instruments import Snapshot
-from app.observe.metrics.recorder import Metrics
-from app.observe.tracing.span_recorder import SpanRecorder
-from app.observe.tracing.trace import Tracing
+from babelgate.brokers.binding import NativeQueue, QueueStats, Reinjects
+from babelgate.cluster.scrape import Scraping
+from babelgate.errors import BrokerUnavailable
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.gauges import AT_ONCE, Gauges
+from babelgate.gateway.routing import Router, Rule
+from babelgate.observe.metrics import catalogue
+from babelgate.observe.metrics.catalogue import Metric
+from babelgate.observe.metrics.instruments import Snapshot
+from babelgate.observe.metrics.recorder import Metrics
+from babelgate.observe.tracing.span_recorder import SpanRecorder
+from babelgate.observe.tracing.trace import Tracing
 from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding
 from tests.harness.world import KEYS, draft
 

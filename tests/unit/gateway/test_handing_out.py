@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.brokers.binding import NativeQueue, Outgoing
-from app.errors import Overloaded
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.admission import Admission, Bounds
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.model import Settlement
-from app.gateway.routing import Router, Rule
+from babelgate.brokers.binding import NativeQueue, Outgoing
+from babelgate.errors import Overloaded
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.admission import Admission, Bounds
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Settlement
+from babelgate.gateway.routing import Router, Rule
 from tests.harness.kept import body
 from tests.harness.memory import OWNED, DeadLetterPublishingMemory
 from tests.harness.world import KEYS

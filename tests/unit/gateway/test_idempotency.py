@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers import registry
-from app.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
-from app.brokers.idempotency_store import ClaimResult, KeepsKeys, KeyClaim, KeySettlement, KeyStore, Terms
-from app.clock import now_ms
-from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
-from app.gateway.idempotency import (
+from babelgate.brokers import registry
+from babelgate.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
+from babelgate.brokers.idempotency_store import ClaimResult, KeepsKeys, KeyClaim, KeySettlement, KeyStore, Terms
+from babelgate.clock import now_ms
+from babelgate.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
+from babelgate.gateway.idempotency import (
     MAX_PENDING_RETRIES,
     NONE,
     OWN,
@@ -27,7 +27,7 @@ from app.gateway.idempotency import (
     SettlementRetries,
     fingerprint,
 )
-from app.gateway.routing import Rule
+from babelgate.gateway.routing import Rule
 from tests.harness.passing import Passing
 from tests.harness.world import until
 

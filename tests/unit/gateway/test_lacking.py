@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
-from app.gateway.authorization import ANYONE
-from app.gateway.model import Message
-from app.gateway.routing import Policy
+from babelgate.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Message
+from babelgate.gateway.routing import Policy
 from tests.harness.memory import lacking
 from tests.harness.setting import Setting
 from tests.harness.world import JOB, data

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from app.brokers.binding import LastFailure, Outgoing
-from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.gateway.admission import Admission
-from app.gateway.lease_table import BrokerUsage
+from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
+from babelgate.gateway.admission import Admission
+from babelgate.gateway.lease_table import BrokerUsage
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.memory import ConnectedMemory, DeadLetterPublishingMemory
 from tests.harness.world import kinds

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from app.brokers.binding import Outgoing
-from app.errors import OutcomeUnknown
+from babelgate.brokers.binding import Outgoing
+from babelgate.errors import OutcomeUnknown
 from tests.harness.kept import LEASE, Kept, body
 
 MESSAGES = 30

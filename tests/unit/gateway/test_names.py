@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gateway.names import Pattern, Template
+from babelgate.gateway.names import Pattern, Template
 
 SECONDS = 5
 """Of CPU, for what takes a millisecond; a search that tries each way to divide a name takes minutes."""

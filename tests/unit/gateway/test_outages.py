@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull, StorageReadOnly
-from app.gateway.outages import REFUSED_SECONDS, REMIND_EVERY_SECONDS, Outages
+from babelgate.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull, StorageReadOnly
+from babelgate.gateway.outages import REFUSED_SECONDS, REMIND_EVERY_SECONDS, Outages
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 

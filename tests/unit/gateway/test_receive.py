@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Delivery
-from app.errors import BrokerUnavailable
-from app.gateway.ack_tokens import Lease
-from app.gateway.model import Message
-from app.gateway.receive import MAX_RESERVED, ReadyDelivery, Receiver
-from app.observe.events import Facts
+from babelgate.brokers.binding import Delivery
+from babelgate.errors import BrokerUnavailable
+from babelgate.gateway.ack_tokens import Lease
+from babelgate.gateway.model import Message
+from babelgate.gateway.receive import MAX_RESERVED, ReadyDelivery, Receiver
+from babelgate.observe.events import Facts
 
 LEASE = 30.0
 SOON = 60.0

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.errors import RedriveRunning, StateUnavailable, TooManyRedrives, UnknownRedrive
-from app.gateway.redrive_files import MAX_KEPT, MAX_RUNNING, JobState, RedriveFiles, RedriveJob
-from app.runtime.files import FileLock
+from babelgate.errors import RedriveRunning, StateUnavailable, TooManyRedrives, UnknownRedrive
+from babelgate.gateway.redrive_files import MAX_KEPT, MAX_RUNNING, JobState, RedriveFiles, RedriveJob
+from babelgate.runtime.files import FileLock
 
 
 def job(number: int, queue: str = "mails", caller: str = "shop") -> RedriveJob:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.gateway.authorization import Caller, Right
-from app.gateway.redrive import RedriveOrder
-from app.gateway.redrive_files import RedriveJob
-from app.gateway.redrive_jobs import PAGES_AT_ONCE, PAGES_OF_ONE_CALLER
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.redrive import RedriveOrder
+from babelgate.gateway.redrive_files import RedriveJob
+from babelgate.gateway.redrive_jobs import PAGES_AT_ONCE, PAGES_OF_ONE_CALLER
 from tests.brokers import registry
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, until

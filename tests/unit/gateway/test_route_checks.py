@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.errors import ConfigError
-from app.gateway.route_checks import SAMPLE, check
-from app.gateway.routing import Policy, Router, Rule
+from babelgate.errors import ConfigError
+from babelgate.gateway.route_checks import SAMPLE, check
+from babelgate.gateway.routing import Policy, Router, Rule
 from tests.harness.memory import (
     CAPABLE,
     OWNED,

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from app.brokers.binding import NativeQueue
-from app.errors import BrokerUnavailable
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.gauges import Gauges
-from app.gateway.maintenance import Maintenance
-from app.gateway.route_warnings import WEEKEND_SECONDS, kept_seconds, unused
-from app.gateway.routing import Policy, Route, Router, Rule
-from app.observe.metrics.catalogue import BROKER_WARNINGS
-from app.observe.metrics.recorder import Metrics
+from babelgate.brokers.binding import NativeQueue
+from babelgate.errors import BrokerUnavailable
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.gauges import Gauges
+from babelgate.gateway.maintenance import Maintenance
+from babelgate.gateway.route_warnings import WEEKEND_SECONDS, kept_seconds, unused
+from babelgate.gateway.routing import Policy, Route, Router, Rule
+from babelgate.observe.metrics.catalogue import BROKER_WARNINGS
+from babelgate.observe.metrics.recorder import Metrics
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 from tests.harness.world import KEYS

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.brokers.batcher import BATCH_BYTES
-from app.brokers.batching import batches
-from app.brokers.binding import NativeQueue
-from app.brokers.sqs.binding import connect
-from app.clock import now_ms
-from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
+from babelgate.brokers.batcher import BATCH_BYTES
+from babelgate.brokers.batching import batches
+from babelgate.brokers.binding import NativeQueue
+from babelgate.brokers.sqs.binding import connect
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from babelgate.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
 from tests.harness.memory import MemoryBinding, lacking
 
 FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from app.errors import BabelgateError, BrokerUnavailable
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.model import Nack, Reject, Settlement
-from app.gateway.routing import Policy, Router, Rule
-from app.gateway.runtimes import KEPT
+from babelgate.errors import BabelgateError, BrokerUnavailable
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Nack, Reject, Settlement
+from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.gateway.runtimes import KEPT
 from tests.harness.garbage import without_collector
 from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding, MovingMemory
 from tests.harness.world import KEYS, draft

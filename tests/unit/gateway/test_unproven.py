@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Outcome
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from babelgate.brokers.binding import Outcome
+from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from tests.harness.kept import LEASE, Kept
 from tests.harness.memory import ProvingMemory
 from tests.harness.world import kinds

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.observe.events import Call, Event, fan_out
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.observe.events import Call, Event, fan_out
 from tests.harness.memory import MemoryBinding
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft

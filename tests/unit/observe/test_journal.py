@@ -12,19 +12,19 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Raw
 
-from app.cli.main import cli
-from app.clock import now_ms
-from app.config.sections import JournalSettings
-from app.config.settings import load
-from app.errors import ConfigError, Overloaded
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.observe.events import Event
-from app.observe.journal.record import Record
-from app.observe.journal.writer import WRITE_SECONDS, Journal, Options, host_node
-from app.server.wiring import build_app, journal
+from babelgate.cli.main import cli
+from babelgate.clock import now_ms
+from babelgate.config.sections import JournalSettings
+from babelgate.config.settings import load
+from babelgate.errors import ConfigError, Overloaded
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.observe.events import Event
+from babelgate.observe.journal.record import Record
+from babelgate.observe.journal.writer import WRITE_SECONDS, Journal, Options, host_node
+from babelgate.server.wiring import build_app, journal
 from tests.harness.journal import MESSAGE, happened, landed, read
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding

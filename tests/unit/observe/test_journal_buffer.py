@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 from msgspec import UNSET
 
-from app.observe.events import Call, Event, EventKind, Facts
-from app.observe.journal.buffer import Buffer
-from app.observe.journal.record import EVENTS, JournalEvent, Record
+from babelgate.observe.events import Call, Event, EventKind, Facts
+from babelgate.observe.journal.buffer import Buffer
+from babelgate.observe.journal.record import EVENTS, JournalEvent, Record
 from tests.harness.journal import MESSAGE, happened, lines, numbers
 
 EPOCH = "018bcfe568001a2b3c4d"

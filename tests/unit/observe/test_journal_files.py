@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from app.observe.events import Facts
-from app.observe.journal.buffer import Buffer
-from app.observe.journal.record import new_epoch, parse_segment
-from app.observe.journal.segments import SegmentLock, Segments, first_at, orphans, trim
+from babelgate.observe.events import Facts
+from babelgate.observe.journal.buffer import Buffer
+from babelgate.observe.journal.record import new_epoch, parse_segment
+from babelgate.observe.journal.segments import SegmentLock, Segments, first_at, orphans, trim
 from tests.harness.journal import happened, numbers, records
 
 EPOCH = new_epoch(1_700_000_000_000, b"abcd")
@@ -187,7 +187,7 @@ def test_a_living_process_keeps_its_files(tmp_path: Path) -> None:
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import sys, signal; from pathlib import Path; from app.observe.journal.segments import SegmentLock\n"
+        "import sys, signal; from pathlib import Path; from babelgate.observe.journal.segments import SegmentLock\n"
         f"assert SegmentLock.take(Path(sys.argv[1]), {OWNER!r}); print('taken', flush=True); signal.pause()"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)

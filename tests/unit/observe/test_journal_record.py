@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from app import jsontext
-from app.observe.journal import record as journal
-from app.observe.journal.record import (
+from babelgate import jsontext
+from babelgate.observe.journal import record as journal
+from babelgate.observe.journal.record import (
     EVENTS,
     SCHEMA,
     JournalEvent,

@@ -12,8 +12,8 @@ import pytest
 import s3fs
 import zstandard
 
-from app.errors import ConfigError
-from app.observe.journal.stores import Compression, compress, store
+from babelgate.errors import ConfigError
+from babelgate.observe.journal.stores import Compression, compress, store
 from tests.harness.journal import unpacked
 from tests.harness.s3 import s3_server
 

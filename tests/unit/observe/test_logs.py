@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from app.config import settings
-from app.errors import BrokerUnavailable, ConfigError
-from app.observe import logs
-from app.observe.log_throttle import SECONDS, LogThrottle
-from app.observe.logs import MAX_CAUSES, MAX_FRAMES, MAX_VALUE, formatter, get_logger
+from babelgate.config import settings
+from babelgate.errors import BrokerUnavailable, ConfigError
+from babelgate.observe import logs
+from babelgate.observe.log_throttle import SECONDS, LogThrottle
+from babelgate.observe.logs import MAX_CAUSES, MAX_FRAMES, MAX_VALUE, formatter, get_logger
 
 NAME = "babelgate.tested"
 log = get_logger(NAME)
@@ -250,7 +250,7 @@ class TestForPeople:
 CONFIGURED = """
 import logging, sys, warnings
 from opentelemetry.trace import TraceState
-from app.observe import logs
+from babelgate.observe import logs
 logs.configure(sys.argv[1], sys.argv[2])
 log = logs.get_logger("babelgate.x")
 for name in ("debug", "info", "warning", "error"):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import BrokerUnavailable
-from app.observe.events import Call, Event, Facts
-from app.observe.metrics import catalogue
-from app.observe.metrics.instruments import Distribution, Histogram, Snapshot, decode, encode, merged
-from app.observe.metrics.labels import MAX_QUEUES
-from app.observe.metrics.recorder import CLIENT_GONE, Metrics
+from babelgate.errors import BrokerUnavailable
+from babelgate.observe.events import Call, Event, Facts
+from babelgate.observe.metrics import catalogue
+from babelgate.observe.metrics.instruments import Distribution, Histogram, Snapshot, decode, encode, merged
+from babelgate.observe.metrics.labels import MAX_QUEUES
+from babelgate.observe.metrics.recorder import CLIENT_GONE, Metrics
 
 NOW = 1_700_000_000_000
 

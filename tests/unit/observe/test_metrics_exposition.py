@@ -17,11 +17,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain
 from prometheus_client.registry import Collector
 
-from app.observe.metrics import catalogue
-from app.observe.metrics import exposition as rendering
-from app.observe.metrics.catalogue import CATALOGUE, Metric
-from app.observe.metrics.exposition import OPENMETRICS, TEXT
-from app.observe.metrics.instruments import Distribution, Exemplar, Snapshot
+from babelgate.observe.metrics import catalogue
+from babelgate.observe.metrics import exposition as rendering
+from babelgate.observe.metrics.catalogue import CATALOGUE, Metric
+from babelgate.observe.metrics.exposition import OPENMETRICS, TEXT
+from babelgate.observe.metrics.instruments import Distribution, Exemplar, Snapshot
 from tests.harness.prometheus import promtool
 
 # As they are sent: Debian's 2.42, and 3.x.

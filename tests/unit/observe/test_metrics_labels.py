@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from app.observe.events import Event
-from app.observe.metrics.catalogue import OTHER, PUBLISHED
-from app.observe.metrics.instruments import merged
-from app.observe.metrics.labels import MAX_QUEUES, QueueLabels
-from app.observe.metrics.recorder import Metrics
+from babelgate.observe.events import Event
+from babelgate.observe.metrics.catalogue import OTHER, PUBLISHED
+from babelgate.observe.metrics.instruments import merged
+from babelgate.observe.metrics.labels import MAX_QUEUES, QueueLabels
+from babelgate.observe.metrics.recorder import Metrics
 
 QUEUES = [f"q{number}" for number in range(MAX_QUEUES + 200)]
 

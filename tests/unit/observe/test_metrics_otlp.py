@@ -13,12 +13,12 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric
 from opentelemetry.sdk.resources import Resource
 
-from app.errors import ConfigError
-from app.observe.events import Event
-from app.observe.metrics import catalogue
-from app.observe.metrics.instruments import Snapshot
-from app.observe.metrics.otlp import INTERVAL, OtlpMetrics, metrics_data, otlp_metrics
-from app.observe.metrics.recorder import Metrics
+from babelgate.errors import ConfigError
+from babelgate.observe.events import Event
+from babelgate.observe.metrics import catalogue
+from babelgate.observe.metrics.instruments import Snapshot
+from babelgate.observe.metrics.otlp import INTERVAL, OtlpMetrics, metrics_data, otlp_metrics
+from babelgate.observe.metrics.recorder import Metrics
 from tests.harness.otlp import OtlpReceiver, otlp_receiver
 
 TRACE, SPAN = "a" * 32, "b" * 16

@@ -19,13 +19,13 @@ from opentelemetry.sdk.trace import sampling as sdk
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
-from app import __version__
-from app.errors import ConfigError
-from app.observe.otel import bounded, exporters_for
-from app.observe.tracing.context import context_of
-from app.observe.tracing.sampling import randomness, sampling
-from app.observe.tracing.span_recorder import CountedQueue, RootIds, SpanRecorder
-from app.observe.tracing.trace import check_env, tracing_from_env
+from babelgate import __version__
+from babelgate.errors import ConfigError
+from babelgate.observe.otel import bounded, exporters_for
+from babelgate.observe.tracing.context import context_of
+from babelgate.observe.tracing.sampling import randomness, sampling
+from babelgate.observe.tracing.span_recorder import CountedQueue, RootIds, SpanRecorder
+from babelgate.observe.tracing.trace import check_env, tracing_from_env
 
 OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
 
@@ -74,7 +74,7 @@ def test_what_cannot_be_is_refused_by_the_name_of_its_variable(environ: dict[str
 def test_an_exporter_that_is_not_installed_is_refused_before_anything_listens() -> None:
     script = (
         "import sys; sys.modules['opentelemetry.exporter'] = None\n"
-        "from app.observe.tracing.trace import check_env\n"
+        "from babelgate.observe.tracing.trace import check_env\n"
         "try: check_env({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://localhost'})\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
@@ -85,8 +85,8 @@ def test_an_exporter_that_is_not_installed_is_refused_before_anything_listens() 
 def test_without_an_exporter_the_sdk_is_not_loaded() -> None:
     script = (
         "import sys\n"
-        "from app.config import settings\nfrom app.server import server, wiring\n"
-        "from app.observe.tracing.trace import tracing_from_env\n"
+        "from babelgate.config import settings\nfrom babelgate.server import server, wiring\n"
+        "from babelgate.observe.tracing.trace import tracing_from_env\n"
         "assert tracing_from_env({}, {}).recorder is None\n"
         "print(*[name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
     )
@@ -108,7 +108,7 @@ def test_without_an_exporter_the_sdk_is_not_loaded() -> None:
 def test_the_resource_is_ours_unless_a_variable_says_otherwise(
     environ: dict[str, str], expected: dict[str, str]
 ) -> None:
-    script = "import json; from app.observe.otel import resource; print(json.dumps(dict(resource().attributes)))"
+    script = "import json; from babelgate.observe.otel import resource; print(json.dumps(dict(resource().attributes)))"
     command = [sys.executable, "-c", script]
     told = subprocess.run(command, env=os.environ | environ, check=True, capture_output=True, text=True).stdout
     found = json.loads(told)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.trace import get_current_span
 
-from app.observe.tracing.context import (
+from babelgate.observe.tracing.context import (
     Context,
     context_of,
     handed_out,
@@ -25,7 +25,7 @@ from app.observe.tracing.context import (
     uuid_of,
     with_context,
 )
-from app.observe.tracing.trace import of_request
+from babelgate.observe.tracing.trace import of_request
 from tests.harness import conformance as suite
 
 TRACE, SPAN = "7b3f9c2ae41d4f889b2a1c0d5e6f7a8b", "980c512d6f4a8fba"

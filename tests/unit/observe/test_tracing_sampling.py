@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.observe.tracing.context import context_of, trace_id_of
-from app.observe.tracing.sampling import Sampling, sampling
+from babelgate.observe.tracing.context import context_of, trace_id_of
+from babelgate.observe.tracing.sampling import Sampling, sampling
 
 COUNT = 5_000
 RATIOS = (0.01, 0.1, 0.25, 0.5, 0.625, 0.75, 0.9)

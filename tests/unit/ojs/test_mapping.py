@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.envelope import inspect, read_publication, with_attempts
-from app.errors import EnvelopeError, EnvelopeSyntaxError
-from app.ojs import MessageProperties, as_entry, attributes_of, discarded, envelope_of, job_of, retried, revived
-from app.ojs.terms import SERVER, type_of, urn_of
+from babelgate.envelope import inspect, read_publication, with_attempts
+from babelgate.errors import EnvelopeError, EnvelopeSyntaxError
+from babelgate.ojs import MessageProperties, as_entry, attributes_of, discarded, envelope_of, job_of, retried, revived
+from babelgate.ojs.terms import SERVER, type_of, urn_of
 from tests.unit.envelope.strategies import OBJECTS, TEXTS, exact, frames
 from tests.unit.envelope.support import LIMITS, NOW, TRACE, compact
 

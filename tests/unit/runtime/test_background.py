@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.runtime.background import BackgroundTasks
+from babelgate.runtime.background import BackgroundTasks
 
 
 async def forever() -> None:

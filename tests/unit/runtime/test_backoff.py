@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.runtime.backoff import Backoff
+from babelgate.runtime.backoff import Backoff
 
 
 def test_pauses_double_up_to_the_bound() -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 
-from app.runtime.cache import PLAIN_BYTES, Cache, make_room
+from babelgate.runtime.cache import PLAIN_BYTES, Cache, make_room
 from tests.harness.caches import CACHES, Remembered, bounds
 
 BOUNDS = bounds()

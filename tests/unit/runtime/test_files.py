@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtime.files import FileLock
+from babelgate.runtime.files import FileLock
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.runtime import turns
+from babelgate.runtime import turns
 
 
 def work(seconds: float) -> str:

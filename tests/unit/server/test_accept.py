@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from app.server.accept import MOST, Acceptor, ServerLoop
+from babelgate.server.accept import MOST, Acceptor, ServerLoop
 from tests.harness.world import until
 
 CLIENTS = 200
@@ -118,7 +118,7 @@ class Exhausted:
 def test_connections_wait_for_file_descriptors(
     listening: socket.socket, clients: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.server.accept.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("babelgate.server.accept.RETRY_SECONDS", 0.05)
     exhausted = Exhausted(listening)
 
     async def accept() -> None:

@@ -9,15 +9,15 @@ from typing import cast
 import pytest
 from starlette.types import Message
 
-from app.gateway.ack_tokens import TokenSealer
-from app.gateway.authorization import ANYONE
-from app.gateway.gateway import Gateway
-from app.gateway.routing import Router, Rule
-from app.observe.journal.writer import Journal, Options
-from app.observe.metrics.otlp import OtlpMetrics
-from app.observe.tracing.trace import Tracing
-from app.server.application import App
-from app.server.overload import Pacer, Shedder
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.observe.journal.writer import Journal, Options
+from babelgate.observe.metrics.otlp import OtlpMetrics
+from babelgate.observe.tracing.trace import Tracing
+from babelgate.server.application import App
+from babelgate.server.overload import Pacer, Shedder
 from tests.harness.journal import read
 from tests.harness.memory import MemoryBinding
 from tests.harness.world import KEYS, draft

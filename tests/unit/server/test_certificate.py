@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.clock import now_ms
-from app.server.certificate import SOON_SECONDS, date_warnings
+from babelgate.clock import now_ms
+from babelgate.server.certificate import SOON_SECONDS, date_warnings
 from tests.harness.local import certify
 
 DAY_MS = 86_400_000

@@ -1,4 +1,4 @@
-"""The internals of uvicorn that ``app/server`` uses. A release of uvicorn may remove any of them."""
+"""The internals of uvicorn that ``app/babelgate/server`` uses. A release of uvicorn may remove any of them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HTTPTOOLS = "uvicorn.protocols.http.httptools_impl"
 FLOW = "uvicorn.protocols.http.flow_control"
 
 NAMES = [
-    (HTTPTOOLS, "HttpToolsProtocol", "app/server/protocol.py extends it"),
-    (HTTPTOOLS, "RequestResponseCycle", "app/server/protocol.py ends the requests of a lost connection"),
-    (FLOW, "FlowControl", "app/server/transport.py extends it with a clock"),
-    ("uvicorn.server", "ServerState", "app/server/peer_port.py serves connections without uvicorn's server"),
-    ("uvicorn.config", "STARTUP_FAILURE", "app/server/server.py returns the failed start of a worker"),
-    ("uvicorn.supervisors", "Multiprocess", "app/server/server.py runs several workers"),
+    (HTTPTOOLS, "HttpToolsProtocol", "app/babelgate/server/protocol.py extends it"),
+    (HTTPTOOLS, "RequestResponseCycle", "app/babelgate/server/protocol.py ends the requests of a lost connection"),
+    (FLOW, "FlowControl", "app/babelgate/server/transport.py extends it with a clock"),
+    ("uvicorn.server", "ServerState", "app/babelgate/server/peer_port.py serves connections without uvicorn's server"),
+    ("uvicorn.config", "STARTUP_FAILURE", "app/babelgate/server/server.py returns the failed start of a worker"),
+    ("uvicorn.supervisors", "Multiprocess", "app/babelgate/server/server.py runs several workers"),
 ]
 ATTRIBUTES = [
     ("protocol", "parser", "a new parser reads the request without its upgrade"),
@@ -109,4 +109,6 @@ async def test_an_attribute_is_there(made: dict[str, Any], owner: str, attribute
 @pytest.mark.parametrize(("module", "name", "parameters"), PARAMETERS, ids=[name for _, name, _ in PARAMETERS])
 def test_a_constructor_takes_what_is_passed(module: str, name: str, parameters: list[str]) -> None:
     found = list(inspect.signature(getattr(import_module(module), name)).parameters)
-    assert found == parameters, gone(f"{name}({', '.join(parameters)})", "app/server passes these in this order")
+    assert found == parameters, gone(
+        f"{name}({', '.join(parameters)})", "app/babelgate/server passes these in this order"
+    )

@@ -7,10 +7,10 @@ import sys
 
 HANGS = """
 import asyncio, os, signal, sys
-from app.config import settings
-from app.server.lifecycle import GracefulStop
-from app.observe.logs import configure
-from app.server.server import uvicorn_config
+from babelgate.config import settings
+from babelgate.server.lifecycle import GracefulStop
+from babelgate.observe.logs import configure
+from babelgate.server.server import uvicorn_config
 import uvicorn
 
 class Gateway:

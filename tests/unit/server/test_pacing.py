@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.server.overload import FEWEST, GRACE_SECONDS, REFUSAL_SECONDS, TURN_SECONDS, Pacer
+from babelgate.server.overload import FEWEST, GRACE_SECONDS, REFUSAL_SECONDS, TURN_SECONDS, Pacer
 
 
 class Turns:

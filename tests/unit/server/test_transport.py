@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.server.transport import READ_BYTES_PER_SECOND, BufferedTransport, ReadWatch
+from babelgate.server.transport import READ_BYTES_PER_SECOND, BufferedTransport, ReadWatch
 from tests.harness.local import eventually
 
 SECONDS = 30

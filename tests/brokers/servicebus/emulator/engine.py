@@ -10,17 +10,17 @@ from typing import Any
 
 import cproton  # type: ignore[import-untyped]
 
-from app.brokers.artemis.engine import ACCEPTED as ACCEPTED
-from app.brokers.artemis.engine import MODIFIED as MODIFIED
-from app.brokers.artemis.engine import NULL as ENGINE_NULL
-from app.brokers.artemis.engine import REJECTED as REJECTED
-from app.brokers.artemis.engine import RELEASED as RELEASED
-from app.brokers.artemis.engine import ffi as ffi
-from app.brokers.artemis.engine import lib as lib
-from app.brokers.artemis.engine import next_event as next_event
-from app.brokers.artemis.engine import pull as pull
-from app.brokers.artemis.engine import push as push
-from app.brokers.artemis.engine import receive as receive
+from babelgate.brokers.artemis.engine import ACCEPTED as ACCEPTED
+from babelgate.brokers.artemis.engine import MODIFIED as MODIFIED
+from babelgate.brokers.artemis.engine import NULL as ENGINE_NULL
+from babelgate.brokers.artemis.engine import REJECTED as REJECTED
+from babelgate.brokers.artemis.engine import RELEASED as RELEASED
+from babelgate.brokers.artemis.engine import ffi as ffi
+from babelgate.brokers.artemis.engine import lib as lib
+from babelgate.brokers.artemis.engine import next_event as next_event
+from babelgate.brokers.artemis.engine import pull as pull
+from babelgate.brokers.artemis.engine import push as push
+from babelgate.brokers.artemis.engine import receive as receive
 from tests.brokers.servicebus.emulator.codec import NULL, Value, decode, encode
 
 _from_buffer = ffi.from_buffer

@@ -8,11 +8,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from app.brokers.kafka.commits import AckCommit, Committer
-from app.brokers.kafka.committed import Position
-from app.brokers.kafka.options import KafkaQueue
-from app.brokers.kafka.partitions import Partition, TopicInUse
-from app.errors import LeaseLost, OutcomeUnknown
+from babelgate.brokers.kafka.commits import AckCommit, Committer
+from babelgate.brokers.kafka.committed import Position
+from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.kafka.partitions import Partition, TopicInUse
+from babelgate.errors import LeaseLost, OutcomeUnknown
 
 HERE: Position = ("orders", 0)
 

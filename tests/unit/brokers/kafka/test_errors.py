@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.brokers.kafka.errors import (
+from babelgate.brokers.kafka.errors import (
     BY_CODE,
     LOST,
     MISSING_TOPIC,
@@ -16,7 +16,7 @@ from app.brokers.kafka.errors import (
     error_of,
     translate,
 )
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 
 _REFUSALS = """
 CLUSTER_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTHORIZATION_FAILED DELEGATION_TOKEN_AUTH_DISABLED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, Watchdog, failure_of
+from babelgate.brokers.kafka.membership import ABSENT_SECONDS, PROOF_SECONDS, Membership, Watchdog, failure_of
 
 
 class Clock:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.brokers.kafka.binding import connect
-from app.brokers.kafka.consumer_thread import client_settings
-from app.brokers.kafka.options import MAX_HELD, MAX_HELD_BOUND, RETRY_DELAYS_SECONDS, KafkaQueue, queue_of
-from app.brokers.kafka.url import settings_of
-from app.clock import now_ms
-from app.errors import ConfigError
+from babelgate.brokers.kafka.binding import connect
+from babelgate.brokers.kafka.consumer_thread import client_settings
+from babelgate.brokers.kafka.options import MAX_HELD, MAX_HELD_BOUND, RETRY_DELAYS_SECONDS, KafkaQueue, queue_of
+from babelgate.brokers.kafka.url import settings_of
+from babelgate.clock import now_ms
+from babelgate.errors import ConfigError
 
 PASSWORD = {"sasl_mechanism": "PLAIN", "username": "shop", "password": "hunter2"}
 TOKENS = {**PASSWORD, "sasl_mechanism": "OAUTHBEARER", "oauth_token_url": "https://issuer.example/token"}

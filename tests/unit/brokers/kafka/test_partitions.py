@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from app.brokers.kafka.partitions import AckedOffsets, Partition
+from babelgate.brokers.kafka.partitions import AckedOffsets, Partition
 
 
 def filled(*offsets: int, base: int | None = 0, metadata: str | None = None, max_held: int = 100) -> Partition:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from app.brokers.kafka.message import Written
-from app.brokers.kafka.retry_member import TierMember, _before, _Waiting
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
+from babelgate.brokers.kafka.message import Written
+from babelgate.brokers.kafka.retry_member import TierMember, _before, _Waiting
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 
 TIER = "orders.retry.1"
 NOW = 1_700_000_000_000
@@ -252,7 +252,7 @@ async def test_another_record_with_the_offset_of_one_that_was_written_is_moved()
 
 
 async def test_as_many_written_records_are_known_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.brokers.kafka.retry_member._MOST_KNOWN", 2)
+    monkeypatch.setattr("babelgate.brokers.kafka.retry_member._MOST_KNOWN", 2)
     scene = Scene()
     scene.consumer.refusal = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
     scene.hold(Record(0), Record(1), Record(2))

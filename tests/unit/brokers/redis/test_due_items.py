@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from app.brokers.redis.due_items import DueItems
+from babelgate.brokers.redis.due_items import DueItems
 from tests.harness.local import eventually
 
 

@@ -8,8 +8,8 @@ import pickle
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from app.brokers.binding import Binding, DeadStore, Outgoing
-from app.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.binding import Binding, DeadStore, Outgoing
+from babelgate.brokers.projection import NativeHeader, NativeWrite
 from tests.harness.broker import EmbeddedBroker, Variant
 
 

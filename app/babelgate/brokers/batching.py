@@ -1,0 +1,85 @@
+"""Splits items into batches, and sends several batches at once."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from babelgate.brokers.errors import failure_for_each
+from babelgate.errors import BabelgateError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def batches(
+    items: Iterable[Item], max_count: int, max_bytes: float = math.inf, sizes: Sequence[int] = ()
+) -> Iterator[list[Item]]:
+    """``items``, in order, in batches of at most ``max_count`` items and ``max_bytes`` bytes.
+
+    ``sizes``: the bytes of each item; without them only the count is bounded. An item of more than ``max_bytes`` is a
+    batch of its own.
+    """
+    items = list(items)
+    if sum(sizes) <= max_bytes:
+        for at in range(0, len(items), max_count):
+            yield items[at : at + max_count]
+        return
+    batch: list[Item] = []
+    total = 0
+    for item, length in zip(items, sizes, strict=True):
+        if batch and (len(batch) == max_count or total + length > max_bytes):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += length
+    if batch:
+        yield batch
+
+
+async def send_batches(
+    batches: Sequence[Sequence[Item]],
+    send: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]],
+    max_in_flight: float = math.inf,
+) -> list[Result | BabelgateError]:
+    """The results of ``send`` for each of ``batches``, one per item, in order.
+
+    Batches are begun in order, at most ``max_in_flight`` at once. A BabelgateError of a batch is the result of each of
+    its items; the other batches go on. Another error is raised after all batches that were begun have ended, and no
+    further batch is begun. When the caller is cancelled, the batches in flight are cancelled and awaited.
+    """
+    answers: list[Sequence[Result] | Sequence[BabelgateError]] = [()] * len(batches)
+    left = iter(enumerate(batches))
+    failures: list[BaseException] = []
+
+    async def work() -> None:
+        for position, batch in left:
+            if failures:
+                return
+            try:
+                answers[position] = await send(batch)
+            except BabelgateError as error:
+                answers[position] = failure_for_each(error, len(batch))
+            except Exception as error:
+                failures.append(error)
+
+    count = int(min(max_in_flight, len(batches)))
+    if count == 1:
+        # One batch is the usual case, on the path of every publish, and needs no task.
+        await work()
+    elif count:
+        workers = [asyncio.ensure_future(work()) for _ in range(count)]
+        try:
+            await asyncio.wait(workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        if not failures:
+            for worker in workers:
+                worker.result()  # raises CancelledError when a batch was cancelled from elsewhere
+    if failures:
+        raise failures[0]
+    return [result for answer in answers for result in answer]

@@ -1,0 +1,55 @@
+"""Bounds the time of calls to a broker: see :class:`babelgate.brokers.binding.Binding`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from babelgate.errors import BrokerError, BrokerUnavailable
+from babelgate.runtime.background import error_seen
+
+PING_SECONDS = 2.0
+WARNINGS_SECONDS = 2.0
+OPEN_SECONDS = 5.0
+GRACE_SECONDS = 0.1
+"""How much longer an answer is waited for: this process may have stood still, with the answer unread in a socket."""
+
+Result = TypeVar("Result")
+
+
+async def finished(future: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for ``future`` for ``seconds`` and GRACE_SECONDS; return whether it is done. Cancels nothing."""
+    await asyncio.wait((future,), timeout=max(seconds, 0))
+    if not future.done():
+        await asyncio.wait((future,), timeout=GRACE_SECONDS)
+    return future.done()
+
+
+async def within(
+    seconds: float,
+    broker: str,
+    call: Coroutine[Any, Any, Result],
+    late: Callable[[str, str], BrokerError] = BrokerUnavailable,
+) -> Result:
+    """The result of ``call``, or its error. Raises ``late`` when it has none within ``seconds``.
+
+    The bound includes the grace. A call without an answer is cancelled, and so it is when the caller is cancelled;
+    neither waits until the cancelled call has ended.
+    """
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(error_seen)
+    try:
+        if await finished(task, seconds - GRACE_SECONDS):
+            return task.result()
+    finally:
+        task.cancel()
+    raise late(broker, f"no answer within {seconds:g} s")
+
+
+async def signalled(event: asyncio.Event, seconds: float) -> None:
+    """Wait until ``event`` is set, for at most ``seconds``."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,0 +1,56 @@
+"""Translates the errors of a broker's client into errors of :mod:`babelgate.errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
+
+ErrorKind = type[BabelgateError]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMap:
+    """The errors of one client.
+
+    ``by_class``: the nearest ancestor of an error's class counts; OutcomeUnknown where the client's error leaves open
+    whether the broker has processed a request. ``reason``: the error's text as a part of a sentence, without a full
+    stop and without message bodies. ``by_content``: the kind for an error whose class says too little (a reply's code,
+    a result code, an errno); None: its class decides. ``otherwise``: the kind for a class without an ancestor here.
+    """
+
+    by_class: Mapping[type[BaseException], ErrorKind]
+    reason: Callable[[BaseException], str]
+    by_content: Callable[[BaseException], ErrorKind | None] = lambda error: None
+    otherwise: ErrorKind = OutcomeUnknown
+
+    def translate(self, broker: str, error: BaseException, *, written: bool) -> BabelgateError:
+        """The error of this project for ``error``, which is returned as it is when it is one already.
+
+        ``written``: something may have been written to the broker. Where nothing was, OutcomeUnknown becomes
+        BrokerUnavailable.
+        """
+        if isinstance(error, BabelgateError):
+            return error
+        kind = self.by_content(error) or self._by_class(error)
+        if kind is OutcomeUnknown and not written:
+            kind = BrokerUnavailable
+        return kind(broker=broker, reason=self.reason(error))
+
+    def _by_class(self, error: BaseException) -> ErrorKind:
+        ancestors = type(error).__mro__
+        return next((self.by_class[base] for base in ancestors if base in self.by_class), self.otherwise)
+
+
+def nothing_written(error: BrokerError) -> BrokerError:
+    """``error`` of a call that writes nothing: an OutcomeUnknown becomes BrokerUnavailable."""
+    if isinstance(error, OutcomeUnknown):
+        return BrokerUnavailable(broker=error.broker, reason=error.reason)
+    return error
+
+
+def failure_for_each(error: BabelgateError, count: int) -> list[Any]:
+    """``count`` times ``error``, without its frames: the outcomes of a call that failed for all of its items."""
+    return [error.without_frames()] * count

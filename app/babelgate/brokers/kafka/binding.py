@@ -1,0 +1,240 @@
+"""The Apache Kafka binding: topics as the BabelQueue SDKs use them, with leases, acks in any order, and delays.
+
+All processes are members of one consumer group. A partition belongs to one process at a time, which keeps the leases
+of its messages and commits what is done. https://kafka.apache.org/documentation/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
+from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.kafka.admin import KafkaAdmin
+from babelgate.brokers.kafka.consumer import GroupConsumer
+from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
+from babelgate.brokers.kafka.inspect import KafkaInspector
+from babelgate.brokers.kafka.message import projected
+from babelgate.brokers.kafka.options import KafkaQueue, queue_of
+from babelgate.brokers.kafka.publish import COPY_SECONDS, KafkaProducer, KafkaPublisher, written_of
+from babelgate.brokers.kafka.reader import KafkaReader
+from babelgate.brokers.kafka.retry import KafkaReinjector
+from babelgate.brokers.kafka.url import KafkaSettings, settings_of
+from babelgate.brokers.kafka.warnings import queue_warnings
+from babelgate.brokers.options import timeout_of
+from babelgate.brokers.projection import NativeWrite
+from babelgate.clock import Clock, steady_ms
+from babelgate.errors import BabelgateError, BrokerRejected
+from babelgate.runtime import turns
+
+_MAX_LEASE_SECONDS = 43_200
+"""12 hours, ours: a record of a partition can be leased without end."""
+
+_MAX_BATCH = 500
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> KafkaBinding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
+    timeout_seconds, others = timeout_of(options)
+    return KafkaBinding(name, settings_of(url, others), clock, timeout_seconds)
+
+
+def _queue(queue: NativeQueue) -> KafkaQueue:
+    return queue.options_as(KafkaQueue)
+
+
+def _traced(group: str, kind: str, handle: str | None) -> Mapping[str, str | int]:
+    """The attributes of a span: the consumer group, but not of a send, and where the record of ``handle`` is.
+
+    https://opentelemetry.io/docs/specs/semconv/messaging/kafka/ (release 1.45).
+    """
+    traced: dict[str, str | int] = {} if kind == "send" else {"messaging.consumer.group.name": group}
+    # A token may be older than the route to this broker, and have the handle of another one.
+    *_, partition, offset = ("", "", *(handle or "").split("."))
+    if partition.isdecimal() and offset.isdecimal():
+        traced["messaging.destination.partition.id"] = partition
+        traced["messaging.kafka.offset"] = int(offset)
+    return traced
+
+
+class KafkaBinding:
+    """One cluster. Also Outstanding, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, WarnsOfQueues,
+    Projects and Reinjects."""
+
+    lists_foreign = True
+
+    def __init__(
+        self, name: str, settings: KafkaSettings, clock: Clock, timeout_seconds: float, steady_clock: Clock = steady_ms
+    ) -> None:
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._group = settings.group
+        self._admin = KafkaAdmin(name, settings.client, timeout_seconds)
+        self._producer = KafkaProducer(name, settings.client, timeout_seconds, self._admin)
+        self._copier = KafkaProducer(name, settings.client, timeout_seconds, self._admin, COPY_SECONDS)
+        self._reader = KafkaReader(name, settings.client, timeout_seconds)
+        self._consumer = GroupConsumer(name, settings, self._admin, self._reader, timeout_seconds)
+        self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
+        self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._tier_used)
+        self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
+        self._inspector = KafkaInspector(
+            settings.group, self._admin, self._reader, self._dead_letters, self._leased, clock
+        )
+
+    @property
+    def reinjected(self) -> int:
+        """The records that this process has moved back from retry tiers."""
+        return self._reinjector.moved
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        """See :func:`babelgate.brokers.kafka.options.queue_of`."""
+        queue = queue_of(name, options)
+        return NativeQueue(queue.name, queue, queue.dead, traced=partial(_traced, self._group))
+
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
+        """The longest delay is that of the last retry tier of the route."""
+        delays = _queue(queue).retry_delays_seconds
+        longest = delays[-1] if delays else 0
+        return BrokerCapabilities(
+            max_delay_seconds=longest,
+            max_retry_delay_seconds=longest,
+            max_lease_seconds=_MAX_LEASE_SECONDS,
+            extendable=True,
+            ack_scope="owner_offset",
+            ordering="key",
+            native_release=False,
+            delivery_count="none",
+            max_body_bytes=None,
+            max_batch=_MAX_BATCH,
+            headers=True,
+            lease_keeper="gateway",
+        )
+
+    async def open(self) -> None:
+        """Raises BrokerUnavailable when the cluster does not answer. The group is joined with the first reserve."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + OPEN_SECONDS - 0.5
+        await self._admin.probe(until - loop.time())
+        await self._admin.commits.find_coordinator(self._group, until - loop.time())
+
+    async def close(self) -> None:
+        """Leave the groups: other members get the partitions, with all that was not acked."""
+        await asyncio.gather(self._consumer.close(), self._reinjector.close())
+        await asyncio.gather(self._producer.close(), self._copier.close())
+        await self._reader.close()
+        self._admin.close()
+
+    async def ping(self) -> None:
+        """One round trip: the metadata of one topic."""
+        await self._admin.probe(PING_SECONDS)
+
+    async def warnings(self) -> Sequence[str]:
+        """None: what a broker may lose depends on its topics."""
+        return ()
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Of the topic, its retry tiers and its dead letters. A retention is warned of below ``kept_seconds`` only, as
+        Kafka deletes records after seven days by default."""
+        return await within(WARNINGS_SECONDS, self.name, queue_warnings(self._admin, _queue(queue), kept_seconds))
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Write to the topic, or to the smallest retry tier that is long enough; confirmed by all replicas in sync."""
+        return await self._publisher.publish(self._use(queue), messages)
+
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Write to ``<topic>.dlq``; otherwise like :meth:`publish`."""
+        return await self._publisher.publish_dead(self._use(queue), records)
+
+    async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The record that :meth:`publish` would produce."""
+        try:
+            made = await turns.run(written_of, _queue(queue), message, self._clock(), size=len(message.body))
+        except ValueError as error:
+            raise BrokerRejected(self.name, str(error)) from error
+        return [projected(made, self._clock())]
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        """From the partitions that this process has; the topic stays subscribed for a second, if nothing is ready."""
+        return await self._consumer.reserve(self._use(queue), limit, wait_seconds)
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        """Whether this process still has the partition of each delivery, and the delivery is not settled."""
+        return self._consumer.outstanding(_queue(queue), handles)
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By a commit that changes nothing, which the group takes of its members only."""
+        return await self._consumer.prove(_queue(queue), handles)
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Commit the offset of the first unacked message, and in its metadata the acks behind it."""
+        return await self._consumer.ack(_queue(queue), handles)
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        """Return messages to their places. Raises ValueError for ``failed`` or a delay, which Kafka cannot do."""
+        if failed or delay_seconds:
+            raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
+        return self._consumer.release(_queue(queue), handles)
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        """Raises ValueError: the gateway keeps the leases."""
+        raise ValueError("the gateway keeps the leases of this broker")
+
+    async def queues(self) -> Sequence[str]:
+        """The topics of the cluster, without retry tiers, dead letters and Kafka's own."""
+        return await self._admin.names()
+
+    async def stats(self, queue: NativeQueue) -> QueueStats:
+        """Counts by offsets; ``in_flight`` are the leases of this process. Its retry tiers are served from then on."""
+        return await self._inspector.stats(self._use(queue))
+
+    async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
+        """Read behind the committed offsets, without the acked messages and the leases of this process."""
+        return await self._inspector.peek(_queue(queue), limit)
+
+    async def purge(self, queue: NativeQueue) -> int:
+        """Delete the records of the topic and its retry tiers up to their ends."""
+        target = _queue(queue)
+        count, ends = await self._inspector.purge(target)
+        self._consumer.drop_ready(target.name, ends)
+        return count
+
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
+        """By partition and offset, without the removed ones."""
+        return await self._dead_letters.read(_queue(queue), cursor, limit)
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        """Mark as removed; offsets do not move, so the cursor stays as it is."""
+        return await self._dead_letters.remove(_queue(queue), records), cursor
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        """Delete all records of ``<topic>.dlq``, or remove the old ones."""
+        target = _queue(queue)
+        if before_ms is not None:
+            return await self._dead_letters.purge_old(target, before_ms)
+        return await self._dead_letters.purge(target)
+
+    def _leased(self, queue: KafkaQueue) -> Mapping[int, Collection[int]]:
+        return self._consumer.leased(queue.name)
+
+    def _use(self, queue: NativeQueue) -> KafkaQueue:
+        target = _queue(queue)
+        self._reinjector.watch(target)
+        return target
+
+    def _tier_used(self, queue: KafkaQueue) -> None:
+        self._reinjector.watch(queue, again=True)

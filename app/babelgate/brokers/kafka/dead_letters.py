@@ -1,0 +1,225 @@
+"""Reads, removes and purges dead letters: records of ``<topic>.dlq``, which is never rewritten.
+
+The records before the first one that is left are deleted. A removed record behind it has a marker in the compacted
+topic ``<topic>.dlq.removed``, so that no process lists it again. The order of the markers decides who removed a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from babelgate import envelope
+from babelgate.brokers.batching import batches
+from babelgate.brokers.binding import DeadRecord
+from babelgate.brokers.cursor import decode, encode
+from babelgate.brokers.kafka.admin import MARKERS, KafkaAdmin
+from babelgate.brokers.kafka.committed import Position
+from babelgate.brokers.kafka.errors import translate
+from babelgate.brokers.kafka.message import Written, read
+from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.kafka.publish import KafkaProducer
+from babelgate.brokers.kafka.reader import KafkaReader
+from babelgate.brokers.kafka.removed import RememberedTopics, RemovedLetters
+from babelgate.errors import BabelgateError, BrokerRejected
+from babelgate.runtime import turns
+
+_GROUP = "babelqueue"
+"""What a redrive of an SDK has taken from the topic, its group has committed."""
+
+_OFFSETS = 10**14
+"""A cursor is the number of a partition times this, and an offset."""
+
+_PAGE = 500
+
+
+class KafkaDeadLetters:
+    """The topics of dead letters of one cluster."""
+
+    def __init__(self, admin: KafkaAdmin, producer: KafkaProducer, reader: KafkaReader) -> None:
+        self._admin = admin
+        self._producer = producer
+        self._reader = reader
+        self._removed = RememberedTopics()
+
+    async def read(self, queue: KafkaQueue, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
+        """A page, by partition and offset, and the next cursor. Raises InvalidParameter for a bad cursor."""
+        wanted, offset = divmod(decode(cursor), _OFFSETS)
+        removed = self._removed.of(queue.dead)
+        async with removed.lock:
+            bounds = await self._bounds(queue, removed)
+        page: list[DeadRecord] = []
+        for position, (start, end) in sorted(bounds.items()):
+            number = position[1]
+            if number < wanted:
+                continue
+            marks = removed.of(number)
+            at: int | None = max(start, offset) if number == wanted else start
+            while at is not None and at < end:
+                if len(page) == limit:
+                    return page, encode(number * _OFFSETS + at)
+                if at in marks:
+                    at += 1
+                    continue
+                records, at = await self._reader.read(position, at, limit - len(page))
+                for each in await turns.mapped(read, records, _size):
+                    if each.offset not in marks:
+                        key = (number, each.offset)
+                        page.append(DeadRecord(key, each.body, each.headers, each.carried))
+        return page, None
+
+    async def remove(self, queue: KafkaQueue, records: Sequence[DeadRecord]) -> list[bool]:
+        """Whether this call has removed each record."""
+        removed = self._removed.of(queue.dead)
+        async with removed.lock:
+            bounds = await self._bounds(queue, removed)
+            left: dict[tuple[int, int], int] = {}
+            for index, record in enumerate(records):
+                number, offset = record.key
+                start, end = bounds.get((queue.dead, number), (0, 0))
+                if start <= offset < end and offset not in removed.of(number):
+                    left.setdefault((number, offset), index)
+            gone = await self._mark(queue, removed, list(left), bounds)
+            return [left.get(record.key) == index and record.key in gone for index, record in enumerate(records)]
+
+    async def count(self, queue: KafkaQueue) -> int:
+        """The number of dead letters."""
+        removed = self._removed.of(queue.dead)
+        async with removed.lock:
+            return _count(removed, await self._bounds(queue, removed))
+
+    async def purge(self, queue: KafkaQueue) -> int:
+        """Delete all records."""
+        removed = self._removed.of(queue.dead)
+        async with removed.lock:
+            bounds = await self._bounds(queue, removed)
+            count = _count(removed, bounds)
+            ends = {position: end for position, (start, end) in bounds.items() if start < end}
+            if ends:
+                await self._admin.delete_before(ends)
+                await self._forget(queue, removed, ends)
+            return count
+
+    async def purge_old(self, queue: KafkaQueue, before_ms: int) -> int:
+        """Remove the letters that were dead-lettered before ``before_ms`` (Unix ms)."""
+        count = 0
+        cursor: str | None = None
+        while True:
+            page, cursor = await self.read(queue, cursor, _PAGE)
+            died = await turns.mapped(lambda each: envelope.describe_dead(each.body).failed_at, page, _length)
+            old = [each for each, at in zip(page, died, strict=True) if at is not None and at < before_ms]
+            if old:
+                count += sum(await self.remove(queue, old))
+            if cursor is None:
+                return count
+
+    async def _bounds(self, queue: KafkaQueue, removed: RemovedLetters) -> dict[Position, tuple[int, int]]:
+        """The first offset that may be left of each partition, and its end; reads the new markers before."""
+        markers = (f"{queue.dead}.removed", 0)
+        # They may have been deleted and created again, by another process or an operator.
+        letters, marking = await self._admin.topics_now(queue.dead, markers[0])
+        if letters is None:
+            return {}
+        removed.begin(letters, marking)
+        positions = [(letters.name, number) for number in range(letters.partitions)]
+        marked = [] if marking is None else [markers]
+        ends = await self._admin.offsets([*positions, *marked], latest=True)
+        starts = await self._admin.offsets(positions, latest=False)
+        taken = await self._admin.commits.of(_GROUP, positions)
+        await self._read_markers(removed, markers, ends.get(markers, 0))
+        return {
+            each: (max(starts[each], taken.get(each, (0, ""))[0]), ends[each])
+            for each in positions
+            if each in starts and each in ends
+        }
+
+    async def _read_markers(
+        self, removed: RemovedLetters, markers: Position, end: int, ours: bytes = b""
+    ) -> set[tuple[int, int]]:
+        """Read the new markers; return the letters that were removed by those with the value ``ours``."""
+        found: set[tuple[int, int]] = set()
+        at: int | None = removed.read_up_to
+        while at is not None and at < end:
+            records, at = await self._reader.read(markers, at, _PAGE)
+            for each in records:
+                position = removed.note(each.key(), each.value())
+                if position is not None and each.value() == ours:
+                    found.add(position)
+                removed.read_up_to = each.offset() + 1
+        removed.read_up_to = max(removed.read_up_to, end)
+        return found
+
+    async def _mark(
+        self,
+        queue: KafkaQueue,
+        removed: RemovedLetters,
+        keys: Sequence[tuple[int, int]],
+        bounds: Mapping[Position, tuple[int, int]],
+    ) -> set[tuple[int, int]]:
+        """Remove the records ``keys``; return those that this call has removed."""
+        if not keys:
+            return set()
+        firsts: dict[Position, int] = {}
+        behind: list[tuple[int, int]] = []
+        for number in {number for number, _ in keys}:
+            wanted = {offset for partition, offset in keys if partition == number}
+            start, _ = bounds[queue.dead, number]
+            marks = removed.of(number)
+            first = start
+            while first in wanted or first in marks:
+                first += 1
+            if first > start:
+                firsts[queue.dead, number] = first
+            behind += [(number, offset) for offset in sorted(wanted) if offset >= first]
+        gone = set(keys) - set(behind)
+        if firsts:
+            try:
+                await self._admin.delete_before(firsts)
+            except BrokerRejected:
+                # The broker deletes no records of this topic, so each has a marker.
+                behind, firsts, gone = list(keys), {}, set()
+        if behind:
+            gone |= await self._write_markers(queue, removed, behind)
+        if firsts:
+            await self._forget(queue, removed, firsts)
+        return gone
+
+    async def _write_markers(
+        self, queue: KafkaQueue, removed: RemovedLetters, keys: Sequence[tuple[int, int]]
+    ) -> set[tuple[int, int]]:
+        topic = await self._admin.ensured(queue, f"{queue.dead}.removed", MARKERS)
+        ours = removed.marker(uuid4().bytes)
+        await self._send([Written(topic.name, ours, b"%d:%d" % key, []) for key in keys])
+        markers = (topic.name, 0)
+        ends = await self._admin.offsets([markers], latest=True)
+        return await self._read_markers(removed, markers, ends.get(markers, 0), ours)
+
+    async def _forget(self, queue: KafkaQueue, removed: RemovedLetters, firsts: Mapping[Position, int]) -> None:
+        """Take away the markers of deleted records, for compaction."""
+        old = [
+            (number, offset) for (_, number), first in firsts.items() for offset in removed.of(number).offsets(0, first)
+        ]
+        for some in batches(old, _PAGE):
+            await self._send([Written(f"{queue.dead}.removed", None, b"%d:%d" % key, []) for key in some])
+
+    async def _send(self, records: Sequence[Written]) -> None:
+        for error in await self._producer.send(records):
+            if isinstance(error, BabelgateError):
+                raise error
+            if error is not None:
+                raise translate(error, self._admin.broker, written=True)
+
+
+def _count(removed: RemovedLetters, bounds: Mapping[Position, tuple[int, int]]) -> int:
+    return sum(
+        max(end - start, 0) - removed.of(number).count(start, end) for (_, number), (start, end) in bounds.items()
+    )
+
+
+def _size(record: Any) -> int:
+    return len(record.value() or b"")
+
+
+def _length(letter: DeadRecord) -> int:
+    return len(letter.body)

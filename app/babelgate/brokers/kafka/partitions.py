@@ -1,0 +1,231 @@
+"""Keeps which records of a partition are ready, leased and acked, and what a commit has to record of them. No I/O.
+
+A committed offset says that all records before it are done. Those acked behind the first unacked one are recorded in
+the metadata of the commit, one bit each, so that whoever gets the partition next skips them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from base64 import b64decode, b64encode
+from binascii import Error as InvalidBase64
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from babelgate.brokers.kafka.options import KafkaQueue
+
+LINGER_SECONDS = 1.0
+"""How long a topic without waiters and leases stays subscribed. Then other members get its partitions."""
+
+HIDING_SECONDS = 0.3
+"""The same for a topic with ready records, which this process hides from the waiters of others."""
+
+_VERSION = "bg1:"
+
+_SIGNS = 7
+"""How many signs of life differ. It is a prime number, so that others who look at regular intervals see different
+ones."""
+
+
+class AckedOffsets:
+    """The offsets acked behind the committed one, as bits."""
+
+    def __init__(self, offset: int = 0, metadata: str | None = None) -> None:
+        """What a commit of ``offset`` with ``metadata`` records; of another program's metadata: nothing."""
+        self._origin = offset & ~7
+        self._bits = bytearray()
+        if metadata and metadata.startswith(_VERSION):
+            try:
+                self._bits = bytearray(b64decode(metadata.removeprefix(_VERSION), validate=True))
+            except InvalidBase64:
+                self._bits = bytearray()
+
+    def __contains__(self, offset: int) -> bool:
+        index = offset - self._origin
+        return 0 <= index < 8 * len(self._bits) and bool(self._bits[index >> 3] >> (index & 7) & 1)
+
+    def add(self, offset: int) -> None:
+        """Record an offset, which is not before the last one of :meth:`metadata`."""
+        index = offset - self._origin
+        missing = (index >> 3) + 1 - len(self._bits)
+        if missing > 0:
+            self._bits.extend(bytes(missing))
+        self._bits[index >> 3] |= 1 << (index & 7)
+
+    def remove(self, offset: int) -> None:
+        """Undo :meth:`add`."""
+        index = offset - self._origin
+        if 0 <= index < 8 * len(self._bits):
+            self._bits[index >> 3] &= ~(1 << (index & 7))
+
+    def forget_before(self, offset: int) -> None:
+        """Drop the bits of offsets before ``offset``, but for those that share its byte."""
+        count = (offset >> 3) - (self._origin >> 3)
+        del self._bits[:count]
+        self._origin += 8 * count
+
+    def metadata(self, offset: int, padding: int = 0) -> str:
+        """The metadata of a commit of ``offset``; empty if nothing behind it is acked. ``padding``: the number of bytes
+        without a bit behind the last one with any, which tells apart commits that record the same."""
+        kept = bytearray(self._bits[(offset >> 3) - (self._origin >> 3) :])
+        if kept:
+            kept[0] &= 0xFF << (offset & 7) & 0xFF
+        stripped = bytes(kept).rstrip(b"\0") + bytes(padding)
+        return _VERSION + b64encode(stripped).decode() if stripped else ""
+
+    def count_from(self, offset: int) -> int:
+        """The number of acked offsets from ``offset``."""
+        kept = bytearray(self._bits[max((offset >> 3) - (self._origin >> 3), 0) :])
+        if kept:
+            kept[0] &= 0xFF << (offset & 7) & 0xFF
+        return int.from_bytes(kept, "little").bit_count()
+
+
+class Partition:
+    """One partition while it is assigned to this process.
+
+    ``generation``: the number of the assignment. ``base``: the committed offset. ``position``: the offset after the
+    last record that arrived. ``max_held``: how far behind the first unacked record others are handed out.
+    """
+
+    def __init__(self, generation: int, offset: int | None, metadata: str | None, max_held: int) -> None:
+        self.generation = generation
+        self.base = offset or 0
+        self.position = offset or 0
+        self.max_held = max_held
+        self.leased: dict[int, Any] = {}
+        self._sign = 0
+        self._known = offset is not None
+        self._purged = 0
+        self._acked = AckedOffsets(self.base, metadata)
+        self._ready: list[tuple[int, int, Any]] = []
+        self._order: deque[int] = deque()
+        self._acking: set[int] = set()
+
+    def __len__(self) -> int:
+        """The number of ready records."""
+        return len(self._ready)
+
+    @property
+    def span(self) -> int:
+        """The number of offsets from the first unacked record to the last one that arrived."""
+        return self.position - (self._order[0] if self._order else self.position)
+
+    def arrive(self, offset: int, record: Any) -> bool:
+        """Take a record from the broker; return whether it is ready: it was not acked, and has not come before."""
+        if not self._known:
+            # Nothing is committed, so the log begins here.
+            self._known, self.base = True, offset
+            self._acked = AckedOffsets(offset)
+        elif offset < self.position and self._order:
+            return False
+        self.position = offset + 1
+        if offset in self._acked or offset < self._purged:
+            return False
+        self._order.append(offset)
+        heapq.heappush(self._ready, (offset, 0, record))
+        return True
+
+    def reached(self, offset: int) -> None:
+        """The log has no more records before ``offset``."""
+        self.position = max(self.position, offset)
+
+    def take(self, limit: int) -> list[tuple[int, bool, Any]]:
+        """Lease up to ``limit`` ready records, oldest first: offset, whether it was leased before, and record."""
+        taken: list[tuple[int, bool, Any]] = []
+        while self._ready and len(taken) < limit and self._ready[0][0] - self._order[0] <= self.max_held:
+            offset, leases, record = heapq.heappop(self._ready)
+            self.leased[offset] = (leases, record)
+            taken.append((offset, leases > 0, record))
+        return taken
+
+    def give_back(self, offset: int) -> bool:
+        """Make a leased record ready again, in its place; return False if it is not leased."""
+        if offset in self._acking or offset not in self.leased:
+            return False
+        leases, record = self.leased.pop(offset)
+        heapq.heappush(self._ready, (offset, leases + 1, record))
+        return True
+
+    def was_acked(self, offset: int) -> bool:
+        """Whether an ack of the offset is committed."""
+        return offset in self._acked if self._order and offset >= self._order[0] else offset < self.position
+
+    def begin(self, offset: int) -> bool:
+        """Begin to ack a leased record; return False if it is not leased. :meth:`end` follows."""
+        if offset not in self.leased:
+            return False
+        self._acking.add(offset)
+        return True
+
+    def commit(self, offsets: Iterable[int]) -> tuple[int, str]:
+        """The offset and the metadata to commit when the acks of ``offsets`` are recorded beside the earlier ones."""
+        for offset in offsets:
+            self._acked.add(offset)
+        target = next((offset for offset in self._order if offset not in self._acked), self.position)
+        return target, self._acked.metadata(target, self._sign if target < self.position else 0)
+
+    def give_sign(self) -> bool:
+        """Let the next commit differ from the last one if all messages here are leased: others see that their owner
+        lives, and that there is none for them. Return whether it will."""
+        if self._ready or not self.leased:
+            return False
+        self._sign = (self._sign + 1) % _SIGNS
+        return True
+
+    def end(self, offsets: Iterable[int], *, committed: bool) -> None:
+        """The commit with the acks of ``offsets`` has succeeded, or has not."""
+        for offset in offsets:
+            self._acking.discard(offset)
+            if committed:
+                self.leased.pop(offset, None)
+            else:
+                self._acked.remove(offset)
+        while self._order and self._order[0] in self._acked and self._order[0] not in self._acking:
+            self._order.popleft()
+        self.base = self._order[0] if self._order else self.position
+        self._acked.forget_before(self.base)
+
+    def drop_ready(self, before: int) -> int:
+        """Forget the ready records before ``before``, which the broker has deleted, and those on their way; return the
+        number of the ready ones."""
+        self._purged = max(self._purged, before)
+        dropped = {offset for offset, _, _ in self._ready if offset < before}
+        self._ready = [each for each in self._ready if each[0] not in dropped]
+        heapq.heapify(self._ready)
+        self._order = deque(offset for offset in self._order if offset not in dropped)
+        return len(dropped)
+
+
+class TopicInUse:
+    """A topic that the member asks for: its assigned partitions by number, and who waits for its messages.
+
+    ``answered``: the group has said which of its partitions this process has. ``moved_at``: when it was subscribed, or
+    a partition was revoked.
+    """
+
+    def __init__(self, queue: KafkaQueue) -> None:
+        self.queue = queue
+        self.partitions: dict[int, Partition] = {}
+        self.paused: set[int] = set()
+        self.answered = False
+        self.waiting = 0
+        self.used_at = 0.0
+        self.moved_at = 0.0
+        self.changed = asyncio.Event()
+
+    @property
+    def leases(self) -> int:
+        """The number of leased records."""
+        return sum(len(each.leased) for each in self.partitions.values())
+
+    def is_idle(self, now: float) -> bool:
+        """Whether nobody here has needed the topic for a while."""
+        seconds = HIDING_SECONDS if any(map(len, self.partitions.values())) else LINGER_SECONDS
+        return not self.waiting and not self.leases and now - self.used_at >= seconds
+
+    def is_behind(self, number: int, end: int) -> bool:
+        """Whether records before ``end`` of an assigned partition are still to arrive."""
+        return number in self.partitions and number not in self.paused and self.partitions[number].position < end

@@ -1,0 +1,117 @@
+"""Reads ranges of a topic without a group: for a look at a queue, and for dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from babelgate.brokers.bounded import within
+from babelgate.brokers.kafka.committed import Position
+from babelgate.brokers.kafka.errors import translate
+from babelgate.errors import BrokerUnavailable
+
+_GROUP = "babelqueue"
+"""librdkafka wants a name. Without a subscription no group is joined, and nothing is committed."""
+
+_IDLE_SECONDS = 10.0
+_CHUNK = 500
+_POLL_SECONDS = 0.2
+
+
+class KafkaReader:
+    """One client without a group, for one read at a time; it disconnects when nobody has read for a while."""
+
+    def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float) -> None:
+        self._broker = broker
+        self._seconds = timeout_seconds
+        self._settings = dict(client) | {
+            "log_level": 0,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "group.id": _GROUP,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 5,
+            # A page is small, and what is fetched beyond it is thrown away.
+            "queued.min.messages": 1,
+            "queued.max.messages.kbytes": 4096,
+        }
+        self._lock = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="kafka-reader")
+        self._consumer: Any = None
+        self._topics: set[str] = set()
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def read(self, position: Position, start: int, limit: int) -> tuple[list[Any], int | None]:
+        """At most ``limit`` records of a partition from the offset ``start``, and the offset after them, or None where
+        the partition ends. Raises BrokerUnavailable without an answer within the time-out.
+        """
+        async with self._lock:
+            if self._idle is not None:
+                self._idle.cancel()
+            try:
+                work = asyncio.get_running_loop().run_in_executor(self._threads, self._read, position, start, limit)
+                return await within(self._seconds + _POLL_SECONDS, self._broker, _awaited(work))
+            finally:
+                self._idle = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._disconnect)
+
+    async def close(self) -> None:
+        """Disconnect; a later read connects again."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        self._threads.submit(self._close_consumer)
+
+    def _close_consumer(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _read(self, position: Position, start: int, limit: int) -> tuple[list[Any], int | None]:
+        deadline = time.monotonic() + self._seconds
+        if self._consumer is None:
+            self._consumer = Consumer(self._settings)
+            self._topics.clear()
+        consumer = self._consumer
+        found: list[Any] = []
+        try:
+            if position[0] not in self._topics:
+                # Otherwise the client itself looks for the leaders of a new topic, up to a second later.
+                consumer.list_topics(position[0], timeout=self._seconds)
+                self._topics.add(position[0])
+            consumer.assign([TopicPartition(*position, start)])
+            while time.monotonic() < deadline:
+                # A consume waits until it has as many as it asks for, so it takes only what has arrived.
+                first = consumer.poll(_POLL_SECONDS)
+                if first is None:
+                    continue
+                more = min(limit - len(found), _CHUNK) - 1
+                for record in [first, *(consumer.consume(more, 0) if more else ())]:
+                    error = record.error()
+                    if error is None:
+                        found.append(record)
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        return found, None
+                    elif error.code() not in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                        raise translate(error, self._broker, written=False)
+                if len(found) == limit:
+                    return found, found[-1].offset() + 1
+        except KafkaException as error:
+            raise translate(error, self._broker, written=False) from None
+        finally:
+            consumer.unassign()
+        raise BrokerUnavailable(self._broker, f"no answer within {self._seconds:g} s")
+
+
+async def _awaited(work: asyncio.Future[Any]) -> Any:
+    return await work

@@ -1,0 +1,292 @@
+"""The Apache Pulsar binding: topics as the BabelQueue SDKs use them, with a shared subscription.
+
+A delivery belongs to its consumer as long as that is open, so this process keeps its lease. Any consumer of the
+subscription acknowledges a message that stands alone, by its id. https://pulsar.apache.org/docs/4.0.x/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from babelgate import envelope
+from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
+from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.options import timeout_of
+from babelgate.brokers.projection import NativeHeader, NativeWrite
+from babelgate.brokers.pulsar.admin import PulsarAdmin, TopicLosses
+from babelgate.brokers.pulsar.browse import PulsarBrowser
+from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
+from babelgate.brokers.pulsar.consumer import Handle
+from babelgate.brokers.pulsar.errors import translate
+from babelgate.brokers.pulsar.message import key_text, native
+from babelgate.brokers.pulsar.publish import PulsarPublisher
+from babelgate.brokers.pulsar.queue import ReceivingQueue
+from babelgate.brokers.pulsar.url import DEAD_SUFFIX, PulsarQueue, PulsarSettings, queue_of, settings_of
+from babelgate.clock import Clock
+from babelgate.errors import BabelgateError, BrokerRejected
+from babelgate.runtime import turns
+
+_MAX_DELAY_SECONDS = 31_536_000
+"""365 days, ours: Pulsar has no bound, unless a namespace sets one."""
+
+_MAX_LEASE_SECONDS = 43_200
+"""12 hours, ours: a message belongs to its consumer without end."""
+
+_CLOSE_SECONDS = 2.0
+
+_MAX_BATCH = 1000
+_MAX_QUEUES = 10_000
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> PulsarBinding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
+    timeout_seconds, others = timeout_of(options)
+    return PulsarBinding(name, settings_of(url, others), clock, timeout_seconds)
+
+
+def _queue(queue: NativeQueue) -> PulsarQueue:
+    return queue.options_as(PulsarQueue)
+
+
+def _warnings(topic: str, losses: TopicLosses) -> Iterator[str]:
+    if losses.ttl_seconds:
+        yield f"The topic {topic} drops messages that are not acknowledged after {losses.ttl_seconds} s (message TTL)."
+    for quota in losses.evicting_quotas:
+        why = f"({quota}, consumer_backlog_eviction)"
+        yield f"The topic {topic} drops its oldest messages beyond its backlog quota {why}."
+    if losses.subscription_seconds:
+        seconds = f"{losses.subscription_seconds} s"
+        yield f"A subscription of the topic {topic} is deleted with its messages when nobody used it for {seconds}."
+
+
+class PulsarBinding:
+    """One namespace. Also Outstanding, Proves, BindsSomeDeliveries, Peeks, Purges, PublishesDeadLetters, DeadStore,
+    Lists and Projects."""
+
+    lists_foreign = True
+
+    def __init__(self, name: str, settings: PulsarSettings, clock: Clock, timeout_seconds: float) -> None:
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+        self._settings = settings
+        self._clock = clock
+        # A connection to which a publish has no answer is dropped, and takes no delivery with it.
+        self._publishing = PulsarClient(name, settings, timeout_seconds)
+        self._receiving = PulsarClient(name, settings, timeout_seconds)
+        self._publisher = PulsarPublisher(self._publishing, clock)
+        self._queues: dict[str, ReceivingQueue] = {}
+        self._admin = PulsarAdmin(self._receiving)
+        self._browser = PulsarBrowser(self._receiving, self._consumers, clock)
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        """See :func:`babelgate.brokers.pulsar.url.queue_of`. The name is that in the namespace."""
+        queue = queue_of(self._settings, name, options)
+        return NativeQueue(name, queue, name + DEAD_SUFFIX, {"subscription": "key_shared"} if queue.key_shared else {})
+
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
+        """A queue that is shared by key keeps the order of each key, and its messages belong to their consumer."""
+        target = _queue(queue)
+        return BrokerCapabilities(
+            max_delay_seconds=_MAX_DELAY_SECONDS,
+            max_retry_delay_seconds=_MAX_DELAY_SECONDS,
+            max_lease_seconds=_MAX_LEASE_SECONDS,
+            extendable=True,
+            ack_scope="owner" if target.key_shared else "anywhere",
+            ordering="key" if target.key_shared else "none",
+            native_release=False,
+            delivery_count="zero_based",
+            max_body_bytes=None,
+            max_batch=_MAX_BATCH,
+            headers=True,
+            lease_keeper="gateway",
+        )
+
+    @property
+    def server_version(self) -> str | None:
+        return self._publishing.server_version
+
+    async def open(self) -> None:
+        """Raises BrokerUnavailable when no broker answers, or it refuses the credentials."""
+        self._publishing.reopen()
+        self._receiving.reopen()
+        await within(OPEN_SECONDS, self.name, self._publishing.service())
+        await within(OPEN_SECONDS, self.name, self._receiving.service())
+
+    async def close(self) -> None:
+        """End all consumers, which gives their messages back uncounted, and disconnect."""
+        queues, self._queues = list(self._queues.values()), {}
+        ending = asyncio.gather(*(queue.close() for queue in queues))
+        await finished(ending, _CLOSE_SECONDS)
+        await self._publisher.close()
+        # A broker that has not answered by now gives the messages back when their connection ends.
+        await asyncio.gather(self._publishing.close(), self._receiving.close())
+        await ending
+        await self._admin.close()
+
+    async def ping(self) -> None:
+        """The protocol's own."""
+        try:
+            await within(PING_SECONDS, self.name, self._ping())
+        except BabelgateError:
+            self._receiving.doubt()
+            raise
+        except Exception as error:
+            raise translate(error, self.name, written=False) from error
+
+    async def warnings(self) -> Sequence[str]:
+        """None: a broker confirms what its bookies have stored. See :meth:`queue_warnings`."""
+        return ()
+
+    async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
+        """Of the topic and its dead letters, by the admin interface. Any limit of time is warned of, as a namespace has
+        none by itself."""
+        target = _queue(queue)
+
+        async def asked() -> Sequence[str]:
+            topics = target.topic, target.dead.topic
+            found = await asyncio.gather(*map(self._admin.losses, topics))
+            return [
+                text
+                for topic, each in zip(topics, found, strict=True)
+                if each is not None
+                for text in _warnings(topic, each)
+            ]
+
+        return await within(WARNINGS_SECONDS, self.name, asked())
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Each message by itself, all in flight together."""
+        return await self._publisher.publish(_queue(queue).topic, messages)
+
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """To ``<topic>.dlq``; otherwise like :meth:`publish`."""
+        return await self._publisher.publish(_queue(queue).dead.topic, records)
+
+    async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The message of :meth:`publish`, by the names of Pulsar's clients."""
+        target = _queue(queue)
+        try:
+            made = await turns.run(native, message, self._clock(), size=len(message.body))
+        except ValueError as error:
+            raise BrokerRejected(self.name, str(error)) from error
+        fields: dict[str, Any] = {}
+        if made.key is not None:
+            fields["partition_key"] = key_text(made.key, is_base64=made.base64)
+        if made.event:
+            fields["event_timestamp"] = made.event
+        if made.due:
+            fields["deliver_at"] = made.due
+        headers = {name: NativeHeader("string", value) for name, value in made.properties.items()}
+        assigned = ("deliver_at",) if made.due else ()
+        return [NativeWrite("send", {"topic": target.topic}, fields, headers, message.body, assigned)]
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        """Permits for what is waited for, which end with their consumer when nobody waits."""
+        return await self._queue(queue).reserve(min(limit, _MAX_BATCH), wait_seconds)
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        """Whether the consumer of each delivery is open, and holds it."""
+        consumers = self._queue(queue)
+        return [consumers.holds(handle) for handle in handles]
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By the broker's answer on the consumer of each delivery, which holds it as long as it is open."""
+        return await self._queue(queue).proofs(handles)
+
+    def acks_anywhere(self, queue: NativeQueue, handle: str) -> bool:
+        """Whether the message stands alone: one of a producer's batch is acknowledged by its consumer."""
+        found = Handle.read(handle)
+        return found is not None and found.position is None
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """By the ids, on any consumer of the topic; returns after the broker's receipt."""
+        return await self._queue(queue).ack(handles)
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        """Give back, uncounted, by the end of the consumer, or by a copy."""
+        return await self._queue(queue).give_back(handles)
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        """Prove that no process has acknowledged the messages. A delivery of a process that has ended is lost: its
+        consumer has ended, too."""
+        deadline = self._clock() + round(lease_seconds * 1000)
+        proofs = await self._queue(queue).proofs(handles, acked=False)
+        return [deadline if proof is None else proof for proof in proofs]
+
+    async def queues(self) -> Sequence[str]:
+        """The topics of the namespace, without those of dead letters."""
+        prefix = f"persistent://{self._settings.namespace}/"
+        found = await within(self.timeout_seconds, self.name, self._receiving.topics())
+        names = {topic.removeprefix(prefix).partition(PARTITION)[0] for topic in found}
+        return sorted(name for name in names if name.removesuffix(DEAD_SUFFIX) not in names - {name})
+
+    async def stats(self, queue: NativeQueue) -> QueueStats:
+        """Counts of the admin interface, where there is one. A delayed message counts as such only while a consumer
+        waits, and a producer's batch counts as one message."""
+        target = _queue(queue)
+        counts = await self._admin.counts(target.topic)
+        dead = await self._admin.counts(target.dead.topic)
+        if counts is None or dead is None:
+            return QueueStats()
+        age = max(self._clock() - counts.oldest_ms, 0) / 1000 if counts.backlog and counts.oldest_ms else None
+        # Seen with Pulsar 4.0: what was acknowledged while its consumer ended may be counted as held by the next one.
+        held = counts.unacked if counts.backlog else 0
+        out = max(counts.backlog - held, 0)
+        # A delayed message that is acknowledged counts as delayed until it is due.
+        delayed = min(counts.delayed, out)
+        return QueueStats(out - delayed, held, delayed, dead.backlog, age)
+
+    async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
+        """By a consumer that takes the messages and ends."""
+        found = await self._browser.peek(_queue(queue), limit)
+        return [Peeked(each.body, each.headers) for each in found]
+
+    async def purge(self, queue: NativeQueue) -> int:
+        """Acknowledge what is ready, and what is delayed."""
+        return await self._browser.purge(_queue(queue))
+
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
+        """The records that the subscription of the SDKs has not acknowledged."""
+        return await self._browser.read_dead(_queue(queue).dead, cursor, limit)
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        """Acknowledge records. A cursor is a position in the topic, so it stays as it is."""
+        return await self._browser.remove_dead(_queue(queue).dead, records), cursor
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        """Acknowledge records."""
+        dead = _queue(queue).dead
+        if before_ms is None:
+            return await self._browser.purge(dead)
+        return await self._browser.purge_dead(
+            dead, lambda body: (envelope.describe_dead(body).failed_at or before_ms) < before_ms
+        )
+
+    def _queue(self, queue: NativeQueue) -> ReceivingQueue:
+        target = _queue(queue)
+        consumers = self._queues.get(target.topic)
+        if consumers is None:
+            if len(self._queues) >= _MAX_QUEUES:
+                self._queues = {topic: each for topic, each in self._queues.items() if not each.is_idle}
+            consumers = self._queues[target.topic] = self._consumers(target)
+        return consumers
+
+    def _consumers(self, queue: PulsarQueue) -> ReceivingQueue:
+        return ReceivingQueue(self._receiving, queue, self._publisher.publish)
+
+    async def _ping(self) -> None:
+        connection = await self._receiving.service()
+        await connection.ping()

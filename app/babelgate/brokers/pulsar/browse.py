@@ -1,0 +1,226 @@
+"""Reads a topic without settling its messages, and removes messages: for peeks, purges and dead letters.
+
+Pulsar shows the unacknowledged messages of a subscription only to its consumers. So a consumer of its own takes them,
+and ends, which gives them back uncounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from babelgate.brokers.binding import DeadRecord, Delivery
+from babelgate.brokers.bounded import within
+from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
+from babelgate.brokers.pulsar.consumer import Entry, Handle, TopicConsumer
+from babelgate.brokers.pulsar.errors import translate
+from babelgate.brokers.pulsar.queue import ReceivingQueue
+from babelgate.brokers.pulsar.url import PulsarQueue
+from babelgate.brokers.pulsar.wire import EntryId
+from babelgate.clock import Clock
+from babelgate.errors import BabelgateError, InvalidParameter
+from babelgate.runtime.cache import Cache
+
+_TAKEN = 500
+"""Messages of one receive."""
+
+_READ = 1_000
+"""Permits of a reader."""
+
+_REMOVED_BYTES = 32 * 1024 * 1024
+"""Of the names of removed dead letters that a process remembers: about 100,000."""
+
+Consumers = Callable[[PulsarQueue], ReceivingQueue]
+
+
+class PulsarBrowser:
+    """Browses the topics of one binding. ``consumers`` makes consumers of a queue."""
+
+    def __init__(self, client: PulsarClient, consumers: Consumers, clock: Clock) -> None:
+        self._client = client
+        self._consumers = consumers
+        self._clock = clock
+        self._others_seconds = client.timeout_seconds / 2
+        self._removed: Cache[str, None] = Cache(_REMOVED_BYTES)
+
+    async def peek(self, queue: PulsarQueue, limit: int) -> list[Delivery]:
+        """The next messages, at most ``limit``."""
+        async with self._browsing(queue) as consumers:
+            return await _some(consumers, limit)
+
+    async def purge(self, queue: PulsarQueue) -> int:
+        """Remove the messages that are ready or delayed; return their number.
+
+        Consumers get no delayed message, so a reader finds these, and their ids are acknowledged. What was acknowledged
+        before is found, too, so that they are counted by the backlog.
+        """
+        count = 0
+        async with self._browsing(queue) as consumers:
+            while found := await consumers.reserve(_TAKEN, 0):
+                count += len(await _removed(consumers, found))
+            if before := await consumers.backlog():
+                delayed = await self._delayed(queue)
+                for start in range(0, len(delayed), _TAKEN):
+                    await _acknowledged(consumers, delayed[start : start + _TAKEN])
+                count += max(before - await consumers.backlog(), 0) if delayed else 0
+        return count
+
+    async def read_dead(
+        self, queue: PulsarQueue, cursor: str | None, limit: int
+    ) -> tuple[list[DeadRecord], str | None]:
+        """A page of the records in ``queue``, and the cursor after it. Raises InvalidParameter.
+
+        The page after a cursor is found by reading the queue from its beginning.
+        """
+        after = _decode(cursor)
+        page: list[Delivery] = []
+        async with self._browsing(queue) as consumers:
+            while len(page) <= limit and (found := await _next_dead(consumers, self._others_seconds)):
+                page += [each for each in found if _place(each) > after]
+        page.sort(key=_place)
+        records = [DeadRecord(each.handle, each.body, each.headers, each.carried) for each in page[:limit]]
+        return records, _encode(page[limit - 1]) if len(page) > limit else None
+
+    async def remove_dead(self, queue: PulsarQueue, records: Sequence[DeadRecord]) -> list[bool]:
+        """Remove records; per record whether this call has removed it, as far as this process knows."""
+        wanted = {_name(record.key): position for position, record in enumerate(records)}
+        done = [False] * len(records)
+        left = {name for name in wanted if name not in self._removed}
+        alone = {name for name in left if _handle(records[wanted[name]].key).position is None}
+        async with self._browsing(queue) as consumers:
+            if alone:
+                await _acknowledged(consumers, [records[wanted[name]].key for name in alone])
+                for name in alone:
+                    done[wanted[name]] = True
+            left -= alone
+            # What belongs to a producer's batch is removed by the consumer that has the batch.
+            while left and (found := await _next_dead(consumers, self._others_seconds)):
+                mine = [each for each in found if _name(each.handle) in left]
+                for each in await _removed(consumers, mine):
+                    done[wanted[_name(each.handle)]] = True
+                    left.discard(_name(each.handle))
+        for name, position in wanted.items():
+            if done[position]:
+                self._removed.keep(name, None)
+        return done
+
+    async def purge_dead(self, queue: PulsarQueue, is_old: Callable[[bytes], bool]) -> int:
+        """Remove the records whose body ``is_old``; return their number."""
+        count = 0
+        async with self._browsing(queue) as consumers:
+            while found := await _next_dead(consumers, self._others_seconds):
+                count += len(await _removed(consumers, [each for each in found if is_old(each.body)]))
+        return count
+
+    async def _delayed(self, queue: PulsarQueue) -> list[str]:
+        """The handles of all messages that are not due."""
+        client = self._client
+        now = self._clock()
+        found: list[str] = []
+        for topic in await client.partitions(queue.topic, create=False):
+            partition = topic[len(queue.topic) :].removeprefix(PARTITION)
+            try:
+                places = await within(client.timeout_seconds, client.broker, self._places(topic, now))
+            except BabelgateError:
+                raise
+            except Exception as error:
+                raise translate(error, client.broker, written=False) from error
+            found += [f"{place.ledger}-{place.entry}--{partition}-0-0-0" for place in places]
+        return found
+
+    async def _places(self, topic: str, now: int) -> list[EntryId]:
+        places: list[EntryId] = []
+        seen = 0
+        woken = asyncio.Event()
+
+        def arrived(entry: Entry) -> None:
+            nonlocal seen
+            seen += 1
+            reader.entries.clear()
+            if entry.due > now:
+                places.append(entry.place)
+            if reader.permits < _READ // 2:
+                reader.flow(_READ)
+            woken.set()
+
+        reader = TopicConsumer(await self._client.owner(topic), topic, 0, arrived, lambda consumer: woken.set())
+        await reader.open_reader(f"babelgate-{secrets.token_hex(8)}")
+        try:
+            reader.flow(_READ)
+            # Nothing is acknowledged, so the backlog is what there is to read.
+            total = (await reader.counts()).backlog
+            while seen < total and reader.is_open:
+                woken.clear()
+                await woken.wait()
+        finally:
+            await reader.close()
+        return places
+
+    @asynccontextmanager
+    async def _browsing(self, queue: PulsarQueue) -> AsyncIterator[ReceivingQueue]:
+        consumers = self._consumers(queue)
+        try:
+            yield consumers
+        finally:
+            await consumers.close()
+
+
+async def _some(consumers: ReceivingQueue, limit: int) -> list[Delivery]:
+    taken: list[Delivery] = []
+    while len(taken) < limit and (found := await consumers.reserve(min(limit - len(taken), _TAKEN), 0)):
+        taken += found
+    return taken
+
+
+async def _next_dead(consumers: ReceivingQueue, others_seconds: float) -> list[Delivery]:
+    """The next records. None of them is delayed, so that what another reader holds is waited for, so long."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + others_seconds
+    while True:
+        found = await consumers.reserve(_TAKEN, 0)
+        if found or loop.time() >= until or await consumers.backlog() <= consumers.held:
+            return found
+
+
+async def _removed(consumers: ReceivingQueue, several: Sequence[Delivery]) -> list[Delivery]:
+    """Acknowledge deliveries; those that were. Raises the first error."""
+    await _acknowledged(consumers, [each.handle for each in several])
+    return list(several)
+
+
+async def _acknowledged(consumers: ReceivingQueue, handles: Sequence[str]) -> None:
+    for outcome in await consumers.ack(handles):
+        if isinstance(outcome, BabelgateError):
+            raise outcome
+
+
+def _handle(text: str) -> Handle:
+    handle = Handle.read(text)
+    assert handle is not None
+    return handle
+
+
+def _place(delivery: Delivery) -> tuple[int, int, int, int]:
+    """The order of the records: that of their partition, of all partitions by the number of the ledger."""
+    handle = _handle(delivery.handle)
+    return handle.place.ledger, handle.place.entry, handle.position or 0, handle.partition or 0
+
+
+def _name(key: str) -> str:
+    """The message that ``key`` names, whichever consumer received it."""
+    return "-".join(key.split("-")[:4])
+
+
+def _encode(last: Delivery) -> str:
+    return ".".join(map(str, _place(last)))
+
+
+def _decode(cursor: str | None) -> tuple[int, ...]:
+    if cursor is None:
+        return ()
+    parts = cursor.split(".")
+    if len(parts) != 4 or not all(part.isascii() and part.isdigit() and len(part) <= 20 for part in parts):
+        raise InvalidParameter(name="cursor", reason="it is not one that this queue has given")
+    return tuple(map(int, parts))

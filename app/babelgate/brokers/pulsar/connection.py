@@ -1,0 +1,296 @@
+"""One connection to a Pulsar broker: frames, requests with answers, and the live check of both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError
+from babelgate.brokers.pulsar.wire import FieldList, Fields, MalformedFrame
+from babelgate.runtime.cache import Cache
+
+PING_SECONDS = 30.0
+"""The broker drops a connection that is silent for this long after its ping:
+https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/#keep-alive"""
+
+_SIZE = struct.Struct(">I")
+_MAX_FRAME = 1 << 30
+_ACKED_BYTES = 32 * 1024 * 1024
+_CLIENT = "babelgate"
+
+_REQUEST_FIELD = {
+    wire.SUCCESS: 1,
+    wire.ERROR: 1,
+    wire.PRODUCER_SUCCESS: 1,
+    wire.PARTITIONS_RESPONSE: 2,
+    wire.LOOKUP_RESPONSE: 4,
+    wire.CONSUMER_STATS_RESPONSE: 1,
+    wire.TOPICS_RESPONSE: 1,
+    wire.ACK_RESPONSE: 6,
+}
+"""The field of an answer that names its request."""
+
+_TOPICS_FIELD = 2
+
+_ERROR_FIELDS = {
+    wire.ERROR: (2, 3),
+    wire.PARTITIONS_RESPONSE: (4, 5),
+    wire.LOOKUP_RESPONSE: (6, 7),
+    wire.CONSUMER_STATS_RESPONSE: (2, 3),
+    wire.ACK_RESPONSE: (4, 5),
+}
+"""The fields of an answer with an error's code and its text."""
+
+Credentials = Callable[[], Awaitable[tuple[str, bytes]]]
+"""The name of a method of authentication, and its data; ("", b"") for none."""
+
+
+class Endpoint(Protocol):
+    """A producer or a consumer on a connection. Each method is called in the event loop."""
+
+    def received(self, kind: int, fields: FieldList, rest: bytes) -> None:
+        """A command for it, with the bytes behind the command."""
+
+    def lost(self) -> None:
+        """The connection has ended, or the broker has closed the endpoint. Called once."""
+
+
+class PulsarConnection(asyncio.Protocol):
+    """A connection. ``max_message_bytes``: the largest message, with its metadata, that the broker takes."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self.max_message_bytes = 5 * 1024 * 1024
+        self.version = 0
+        self.server = ""
+        """The server's own name and version."""
+        self._credentials = credentials
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._requests: dict[int, asyncio.Future[Fields]] = {}
+        self._numbers = itertools.count(1)
+        self._producers: dict[int, Endpoint] = {}
+        self._consumers: dict[int, Endpoint] = {}
+        self._connected: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        self._pongs: list[asyncio.Future[None]] = []
+        self._refreshing: set[asyncio.Task[None]] = set()
+        self.acked: Cache[bytes, None] = Cache(_ACKED_BYTES)
+        """The numbers, in digits, of the last entries that its consumers held and that are acknowledged."""
+        self.heard = 0
+        """How often bytes have arrived."""
+        self._heard_before = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = asyncio.get_running_loop().create_future()
+        self._gone = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and not self._ended.done()
+
+    @property
+    def producers(self) -> int:
+        """How many producers it has."""
+        return len(self._producers)
+
+    async def open(self, proxied: str | None) -> None:
+        """Introduce this client. ``proxied``: the broker to which a Pulsar proxy leads. Raises the broker's errors."""
+        method, secret = await self._credentials()
+        body = wire.text(1, _CLIENT) + wire.number(4, wire.PROTOCOL_VERSION)
+        if method:
+            body += wire.text(5, method) + wire.data(3, secret)
+        if proxied is not None:
+            body += wire.text(6, proxied)
+        # It can refresh its credentials.
+        body += wire.data(10, wire.number(1, 1))
+        self.write(wire.command(wire.CONNECT, body))
+        answer: Fields = await self._connected
+        self.version = answer.get(2, 0)
+        self.server = bytes(answer.get(1, b"")).decode("utf-8", "replace")
+        self.max_message_bytes = answer.get(3) or self.max_message_bytes
+        self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
+
+    def write(self, frame: bytes) -> None:
+        """Send frames. Raises ConnectionEnded."""
+        if self._transport is None or self._ended.done():
+            raise ConnectionEnded("the connection was closed")
+        self._transport.write(frame)
+
+    async def request(self, kind: int, encode: Callable[[int], bytes]) -> Fields:
+        """Send a command, whose fields ``encode`` makes with the number of the request; the fields of its answer.
+
+        Raises PulsarError and ConnectionEnded.
+        """
+        request = next(self._numbers)
+        answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
+        self._requests[request] = answer
+        try:
+            self.write(wire.command(kind, encode(request)))
+            return await answer
+        finally:
+            self._requests.pop(request, None)
+
+    async def ping(self) -> None:
+        """One round trip. Raises ConnectionEnded."""
+        pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.write(wire.command(wire.PING, b""))
+        self._pongs.append(pong)
+        await pong
+
+    def number(self) -> int:
+        """A number for a producer or a consumer of this connection."""
+        return next(self._numbers)
+
+    def add_producer(self, number: int, endpoint: Endpoint) -> None:
+        """Let ``endpoint`` have the commands for this producer."""
+        self._producers[number] = endpoint
+
+    def add_consumer(self, number: int, endpoint: Endpoint) -> None:
+        """Let ``endpoint`` have the commands for this consumer."""
+        self._consumers[number] = endpoint
+
+    def forget_producer(self, number: int) -> None:
+        """Drop what still comes for this producer."""
+        self._producers.pop(number, None)
+
+    def forget_consumer(self, number: int) -> None:
+        """Drop what still comes for this consumer."""
+        self._consumers.pop(number, None)
+
+    def drop(self, reason: str) -> None:
+        """End the connection at once; idempotent."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(ConnectionEnded(reason))
+
+    def close(self) -> None:
+        """End the connection; idempotent. What a broker that does not read has not taken is dropped."""
+        if self._transport is not None:
+            if self._transport.get_write_buffer_size():
+                self._transport.abort()
+            else:
+                self._transport.close()
+            self._end(ConnectionEnded("closed by the gateway"))
+
+    async def gone(self) -> None:
+        """Wait until the socket is closed, where there is one."""
+        if self._transport is not None:
+            await self._gone.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone.set()
+        self._end(ConnectionEnded(str(exc) if exc is not None else "the broker has closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self.heard += 1
+        buffer = self._buffer
+        buffer += data
+        position, end = 0, len(buffer)
+        try:
+            while end - position >= 4:
+                size = _SIZE.unpack_from(buffer, position)[0]
+                if size > _MAX_FRAME:
+                    raise MalformedFrame("a frame is too large")
+                if end - position - 4 < size:
+                    break
+                frame = bytes(buffer[position + 4 : position + 4 + size])
+                position += 4 + size
+                self._receive(frame)
+        except (MalformedFrame, struct.error) as error:
+            self.drop(f"the broker does not speak Pulsar's protocol: {error}")
+            return
+        del buffer[:position]
+
+    def _receive(self, frame: bytes) -> None:
+        kind, body, behind = wire.read_command(frame)
+        if kind in (wire.MESSAGE, wire.SEND_RECEIPT, wire.SEND_ERROR):
+            given = wire.fields_of(body)
+            endpoints = self._consumers if kind == wire.MESSAGE else self._producers
+            if (endpoint := endpoints.get(dict(given).get(1, 0))) is not None:
+                endpoint.received(kind, given, frame[behind:])
+        elif kind in _REQUEST_FIELD:
+            fields = wire.read(body)
+            if kind == wire.TOPICS_RESPONSE:
+                names = [value for number, value in wire.fields_of(body) if number == _TOPICS_FIELD]
+                fields = {**fields, wire.REPEATED: names}
+            self._answer(kind, fields)
+        elif kind == wire.PING:
+            self.write(wire.command(wire.PONG, b""))
+        elif kind == wire.PONG:
+            for pong in self._pongs:
+                if not pong.done():
+                    pong.set_result(None)
+            self._pongs.clear()
+        elif kind == wire.CONNECTED:
+            if not self._connected.done():
+                self._connected.set_result(wire.read(body))
+        elif kind == wire.AUTH_CHALLENGE:
+            task = asyncio.get_running_loop().create_task(self._refresh())
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
+        elif kind in (wire.CLOSE_PRODUCER, wire.CLOSE_CONSUMER):
+            endpoints = self._producers if kind == wire.CLOSE_PRODUCER else self._consumers
+            if (endpoint := endpoints.pop(wire.read(body).get(1, 0), None)) is not None:
+                endpoint.lost()
+
+    def _answer(self, kind: int, fields: Fields) -> None:
+        code, message = _ERROR_FIELDS.get(kind, (0, 0))
+        error = None
+        if code and code in fields:
+            error = PulsarError(fields[code], fields.get(message, b"").decode("utf-8", "replace"))
+        answer = self._requests.get(fields.get(_REQUEST_FIELD[kind], -1))
+        if answer is None and error is not None and not self._connected.done():
+            # An error before CONNECTED answers CONNECT.
+            answer = self._connected
+        if answer is None or answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(fields)
+
+    async def _refresh(self) -> None:
+        """Answer the broker's question for fresh credentials."""
+        try:
+            method, secret = await self._credentials()
+            answer = wire.data(2, wire.text(1, method) + wire.data(2, secret))
+            body = wire.text(1, _CLIENT) + answer + wire.number(3, wire.PROTOCOL_VERSION)
+            self.write(wire.command(wire.AUTH_RESPONSE, body))
+        except Exception as error:
+            self.drop(f"no fresh credentials: {error}")
+
+    def _check(self) -> None:
+        """End a connection on which the broker is silent; ask it for a sign of life."""
+        if self._ended.done():
+            return
+        if self.heard == self._heard_before:
+            self.drop(f"the broker was silent for {PING_SECONDS:g} s")
+            return
+        self._heard_before = self.heard
+        self.write(wire.command(wire.PING, b""))
+        self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
+
+    def _end(self, error: ConnectionEnded) -> None:
+        if self._ended.done():
+            return
+        self._ended.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting: list[asyncio.Future[Any]] = [self._connected, *self._pongs, *self._requests.values()]
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(error)
+                # Seen, also where nobody waits any more.
+                answer.exception()
+        endpoints = [*self._producers.values(), *self._consumers.values()]
+        self._producers.clear()
+        self._consumers.clear()
+        self.acked.clear()
+        for endpoint in endpoints:
+            endpoint.lost()

@@ -1,0 +1,276 @@
+"""One consumer of one topic: permits for messages, the entries that it holds, and acknowledgements with a receipt."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.connection import PulsarConnection
+from babelgate.brokers.pulsar.errors import ConnectionEnded
+from babelgate.brokers.pulsar.message import ReadMessage, read_entry, size_and_due
+from babelgate.brokers.pulsar.publish import SUBSCRIPTION
+from babelgate.brokers.pulsar.wire import EntryId
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+
+_EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
+_BEGINNING = EntryId(-1, -1)
+_EARLIEST = 1
+_INDIVIDUAL = 0
+
+_numbers = itertools.count(1)
+_throttled = LogThrottle(get_logger("babelgate.pulsar"))
+
+_HANDLE = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{0,6})-(\d{0,6})-([0-9a-f]+)-(\d{1,15})-(\d{1,15})", re.ASCII)
+
+
+class Counts(NamedTuple):
+    """What the broker says of a consumer. ``backlog``: entries of its subscription that are not acknowledged, those
+    that are held or delayed among them; ``unacked``: messages that this consumer holds."""
+
+    backlog: int
+    unacked: int
+
+
+class Entry:
+    """A received entry. ``left``: the positions of its messages that are neither settled nor given back; ``size``: how
+    many messages it has for the broker; ``due``: in Unix ms. It is a batch if ``is_batch``. ``number``: an entry that
+    comes again has another one."""
+
+    __slots__ = (
+        "_metadata",
+        "_payload",
+        "_read",
+        "consumer",
+        "due",
+        "is_batch",
+        "left",
+        "number",
+        "place",
+        "redeliveries",
+        "size",
+    )
+
+    def __init__(
+        self,
+        consumer: TopicConsumer,
+        place: EntryId,
+        redeliveries: int,
+        metadata: wire.FieldList,
+        payload: bytes,
+        unacked: int | None,
+    ) -> None:
+        self.consumer = consumer
+        self.place = place
+        self.number = next(_numbers)
+        self.redeliveries = redeliveries
+        self.size, self.due = size_and_due(metadata)
+        self.is_batch = self.size > 1
+        positions = range(max(self.size, 1))
+        self.left = {each for each in positions if unacked is None or unacked >> each & 1}
+        self._metadata = metadata
+        self._payload = payload
+        self._read: list[ReadMessage | None] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes :meth:`messages` reads."""
+        return len(self._payload)
+
+    def messages(self) -> list[ReadMessage | None]:
+        """Its messages, by their positions. Read once."""
+        if self._read is None:
+            self._read = read_entry(self._metadata, self._payload)
+            self._metadata, self._payload = (), b""
+        return self._read
+
+
+class TopicConsumer:
+    """A consumer of ``topic``.
+
+    ``permits``: how many more messages the broker may send; below 0 after a batch that is larger than they were.
+    ``arrived`` is called with each entry; ``ended`` when the connection or the broker ends the consumer.
+    """
+
+    def __init__(
+        self,
+        connection: PulsarConnection,
+        topic: str,
+        number: int,
+        arrived: Callable[[Entry], None],
+        ended: Callable[[TopicConsumer], None],
+    ) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.number = number
+        self.permits = 0
+        self.entries: dict[EntryId, Entry] = {}
+        self.is_open = False
+        self._id = connection.number()
+        self._arrived = arrived
+        self._ended = ended
+
+    async def open(self, *, key_shared: bool) -> None:
+        """Subscribe; the topic and the subscription are created where the broker may. It gets no permits.
+
+        Raises PulsarError and ConnectionEnded.
+        """
+        self.connection.add_consumer(self._id, self)
+        body = wire.text(1, self.topic) + wire.text(2, SUBSCRIPTION)
+        body += wire.number(3, _KEY_SHARED if key_shared else _SHARED) + wire.number(4, self._id)
+        rest = wire.number(13, _EARLIEST)
+        if key_shared:
+            rest += wire.data(17, wire.number(1, 0))
+        await self._subscribe(body, rest)
+
+    async def open_reader(self, name: str) -> None:
+        """Read the topic from its beginning, by a subscription ``name`` of its own, which ends with this consumer. It
+        shows what is delayed, held or acknowledged, too. Raises PulsarError and ConnectionEnded."""
+        self.connection.add_consumer(self._id, self)
+        body = wire.text(1, self.topic) + wire.text(2, name) + wire.number(3, _EXCLUSIVE) + wire.number(4, self._id)
+        rest = wire.number(8, 0) + wire.entry_id(9, _BEGINNING)
+        await self._subscribe(body, rest)
+
+    async def _subscribe(self, body: bytes, rest: bytes) -> None:
+        try:
+            await self.connection.request(wire.SUBSCRIBE, lambda request: body + wire.number(5, request) + rest)
+        except BaseException:
+            # The broker may subscribe it after all, and would keep its share of the keys for it.
+            with suppress(ConnectionEnded):
+                self.connection.write(wire.command(wire.CLOSE_CONSUMER, self._named(self.connection.number())))
+            self.connection.forget_consumer(self._id)
+            raise
+        self.is_open = self.connection.is_open
+
+    def _named(self, request: int) -> bytes:
+        return wire.number(1, self._id) + wire.number(2, request)
+
+    def flow(self, count: int) -> None:
+        """Let the broker send ``count`` more messages. Raises ConnectionEnded."""
+        self.permits += count
+        self.connection.write(wire.command(wire.FLOW, wire.number(1, self._id) + wire.number(2, count)))
+
+    async def counts(self) -> Counts:
+        """What the broker says; what it had sent before has arrived then. Raises PulsarError and ConnectionEnded."""
+        answer = await self.connection.request(
+            wire.CONSUMER_STATS, lambda request: wire.number(1, request) + wire.number(4, self._id)
+        )
+        return Counts(answer.get(15, 0), answer.get(9, 0))
+
+    async def ack(self, places: Sequence[EntryId]) -> None:
+        """Acknowledge entries, which any consumer of the subscription may hold; returns after the broker's receipt.
+
+        Raises PulsarError and ConnectionEnded.
+        """
+        body = self._ack(places)
+        await self.connection.request(wire.ACK, lambda request: body + wire.number(8, request))
+
+    def acked_before(self, place: EntryId) -> None:
+        """Acknowledge an entry once more, which has arrived after its acknowledgement. Raises ConnectionEnded."""
+        self.connection.write(wire.command(wire.ACK, self._ack([place])))
+        self.settled(place)
+
+    def _ack(self, places: Sequence[EntryId]) -> bytes:
+        body = wire.number(1, self._id) + wire.number(2, _INDIVIDUAL)
+        return body + b"".join(wire.entry_id(3, place) for place in places)
+
+    def settled(self, place: EntryId) -> None:
+        """Note that an entry is acknowledged."""
+        entry = self.entries.pop(place)
+        entry.left.clear()
+        self.connection.acked.keep(b"%d" % entry.number, None)
+
+    def has_acked(self, number: int) -> bool:
+        """Whether the entry with this number was acknowledged, as far as that is remembered."""
+        return b"%d" % number in self.connection.acked
+
+    def redeliver(self, place: EntryId) -> None:
+        """Let the broker deliver an entry again, counted, if this consumer holds it. Raises ConnectionEnded."""
+        body = wire.number(1, self._id) + wire.entry_id(2, place)
+        self.connection.write(wire.command(wire.REDELIVER, body))
+
+    async def close(self) -> None:
+        """End it; what it holds is delivered again, uncounted. Waits for the broker's answer; raises nothing."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self.entries.clear()
+        self.connection.forget_consumer(self._id)
+        try:
+            await self.connection.request(wire.CLOSE_CONSUMER, self._named)
+        except Exception:
+            # With its connection, the consumer has ended, too.
+            return
+
+    def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
+        """Take an entry. One with a wrong checksum is asked for again, because the fault may be on the way. If it has
+        the fault again, it is a message whose body is all of its bytes, so that no consumer takes it for another."""
+        known = dict(fields)
+        try:
+            metadata, payload = wire.split_message(rest)
+        except wire.WrongChecksum as error:
+            _throttled.warning("a message arrived with a wrong checksum", topic=self.topic)
+            # How many permits it took is in the part that is damaged.
+            self.permits = 0
+            if not known.get(3):
+                self.flow(1)
+                self.redeliver(wire.entry_id_of(known.get(2, b"")))
+                return
+            metadata, payload = b"", error.damaged
+        words = [value for number, value in fields if number == 4]
+        unacked = sum(word << 64 * position for position, word in enumerate(words)) if words else None
+        place = wire.entry_id_of(known.get(2, b""))
+        entry = Entry(self, place, known.get(3, 0), wire.fields_of(metadata), payload, unacked)
+        self.permits -= len(entry.left)
+        self.entries[place] = entry
+        self._arrived(entry)
+
+    def lost(self) -> None:
+        self.is_open = False
+        self.entries.clear()
+        self._ended(self)
+
+
+class Taken(NamedTuple):
+    """A message that has arrived: its entry, and its position there."""
+
+    entry: Entry
+    position: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it can still be handed out."""
+        return self.entry.consumer.is_open and self.position in self.entry.left
+
+
+class Handle(NamedTuple):
+    """A delivery. ``position`` in a producer's batch; None for a message that stands alone. ``partition``: None of a
+    topic without. ``process`` and ``consumer`` name the consumer that received it."""
+
+    place: EntryId
+    position: int | None
+    partition: int | None
+    process: str
+    consumer: int
+    number: int
+
+    @classmethod
+    def read(cls, text: str) -> Handle | None:
+        """The delivery that ``text`` names; None for a malformed one."""
+        found = _HANDLE.fullmatch(text)
+        if found is None:
+            return None
+        ledger, entry, position, partition, process, consumer, number = found.groups()
+        place = EntryId(int(ledger), int(entry))
+        return cls(
+            place,
+            int(position) if position else None,
+            int(partition) if partition else None,
+            process,
+            int(consumer),
+            int(number),
+        )

@@ -1,0 +1,172 @@
+"""The consumers of one queue in this process, and the messages that have arrived and are not handed out."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import secrets
+from collections import deque
+from collections.abc import Callable
+
+from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
+from babelgate.brokers.pulsar.consumer import Counts, Entry, Handle, Taken, TopicConsumer
+from babelgate.brokers.pulsar.url import PulsarQueue
+from babelgate.brokers.pulsar.wire import EntryId
+from babelgate.errors import BrokerUnavailable
+
+_CROSSING_SECONDS = 5.0
+"""How long after an acknowledgement its message may still arrive. A consumer of another process that ends makes the
+broker read its messages again, and what it has read it sends, also when that is acknowledged meanwhile."""
+
+
+class QueueConsumers:
+    """Consumers of one queue: a listener for each of its topics, which gets permits, and those that hold deliveries
+    from before. Their handles are those of no other consumers.
+
+    ``ready``: messages that have arrived and are not handed out. ``waiting``: how many callers wait for one.
+    ``changed`` is called when a message arrives.
+    """
+
+    def __init__(self, client: PulsarClient, queue: PulsarQueue, changed: Callable[[], None]) -> None:
+        self.client = client
+        self.queue = queue
+        self.process = secrets.token_hex(8)
+        self.listeners: dict[str, TopicConsumer] = {}
+        self.by_number: dict[int, TopicConsumer] = {}
+        self.ready: deque[Taken] = deque()
+        self.waiting = 0
+        self.closed = False
+        self._changed = changed
+        self._numbers = itertools.count(1)
+        self._woken: set[asyncio.Future[None]] = set()
+        self._listening = asyncio.Lock()
+        self._acked_for_others = client.acked_for_others
+
+    async def listen(self) -> None:
+        """Have a consumer of each topic of the queue."""
+        topics = await self.client.partitions(self.queue.topic, create=True)
+        if all((found := self.listeners.get(topic)) is not None and found.is_open for topic in topics):
+            return
+        async with self._listening:
+            await asyncio.gather(*(self.listener(topic) for topic in topics))
+
+    async def listener(self, topic: str) -> TopicConsumer:
+        """The listener of ``topic``. Raises PulsarError, ConnectionEnded and BabelgateError."""
+        found = self.listeners.get(topic)
+        if found is not None and found.is_open:
+            return found
+        if self.closed:
+            raise BrokerUnavailable(self.client.broker, "the gateway disconnects")
+        connection = await self.client.owner(topic)
+        consumer = TopicConsumer(connection, topic, next(self._numbers), self._arrived, self._ended)
+        try:
+            await consumer.open(key_shared=self.queue.key_shared)
+        except BaseException:
+            self.client.forget(topic)
+            raise
+        self.by_number[consumer.number] = self.listeners[topic] = consumer
+        return consumer
+
+    async def counts(self) -> list[tuple[TopicConsumer, Counts]]:
+        """What the broker says of each listener. Raises PulsarError and ConnectionEnded."""
+        listeners = [listener for listener in self.listeners.values() if listener.is_open]
+        if len(listeners) == 1:
+            return [(listeners[0], await listeners[0].counts())]
+        return list(zip(listeners, await asyncio.gather(*(listener.counts() for listener in listeners)), strict=True))
+
+    def held(self, topic: str) -> int:
+        """How many entries of ``topic`` this process holds."""
+        return sum(len(consumer.entries) for consumer in self.by_number.values() if consumer.topic == topic)
+
+    def topic(self, handle: Handle) -> str:
+        """The topic of a delivery, a partition where there are some."""
+        topic = self.queue.topic
+        return topic if handle.partition is None else f"{topic}{PARTITION}{handle.partition}"
+
+    def found(self, handle: Handle | None) -> Taken | None:
+        """The message of ``handle``, where a consumer here holds it."""
+        if handle is None or handle.process != self.process:
+            return None
+        consumer = self.by_number.get(handle.consumer)
+        entry = None if consumer is None or not consumer.is_open else consumer.entries.get(handle.place)
+        taken = None if entry is None or entry.number != handle.number else Taken(entry, handle.position or 0)
+        return taken if taken is not None and taken.is_held else None
+
+    def pop(self, taken: list[Taken], limit: int) -> None:
+        """Move messages that are ready to ``taken``, which then has at most ``limit``."""
+        while self.ready and len(taken) < limit:
+            each = self.ready.popleft()
+            if each.is_held:
+                taken.append(each)
+
+    async def wait(self, until: float) -> None:
+        """Wait for a message, or the end of a consumer, until the loop's time ``until``."""
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        self._woken.add(woken)
+        timer = loop.call_at(until, _set, woken)
+        try:
+            if not self.ready:
+                await woken
+        finally:
+            timer.cancel()
+            self._woken.discard(woken)
+
+    def wake(self) -> None:
+        """End the waits."""
+        for woken in self._woken:
+            _set(woken)
+
+    def _ended(self, consumer: TopicConsumer) -> None:
+        self.forget(consumer)
+        self.client.forget(consumer.topic)
+        self.wake()
+
+    def forget(self, consumer: TopicConsumer) -> None:
+        """Give ``consumer`` neither permits nor calls any more."""
+        self.by_number.pop(consumer.number, None)
+        if self.listeners.get(consumer.topic) is consumer:
+            del self.listeners[consumer.topic]
+
+    async def close(self) -> None:
+        """End all consumers: what they hold is delivered again, uncounted. Waits end."""
+        self.closed = True
+        self.wake()
+        self.ready.clear()
+        consumers, self.by_number = list(self.by_number.values()), {}
+        self.listeners.clear()
+        await asyncio.gather(*(consumer.close() for consumer in consumers))
+
+    def acknowledging(self, topic: str, place: EntryId) -> None:
+        """Hand out no message of an entry that another process received, from now on."""
+        self._acked_for_others.keep((topic, place), math.inf)
+
+    def acknowledged(self, topic: str, place: EntryId, *, done: bool) -> None:
+        """Drop what has arrived of the entry meanwhile; hand it out if it was not ``done``."""
+        if done and (topic, place) in self._acked_for_others:
+            self._acked_for_others.keep((topic, place), asyncio.get_running_loop().time() + _CROSSING_SECONDS)
+        else:
+            self._acked_for_others.forget((topic, place))
+        for consumer in self.by_number.values():
+            if consumer.topic == topic and (entry := consumer.entries.get(place)) is not None:
+                if done:
+                    consumer.settled(place)
+                else:
+                    self._arrived(entry)
+
+    def _arrived(self, entry: Entry) -> None:
+        consumer = entry.consumer
+        until = self._acked_for_others.get((consumer.topic, entry.place)) or 0.0
+        if until > asyncio.get_running_loop().time():
+            if until < math.inf:
+                consumer.acked_before(entry.place)
+            return
+        self.ready.extend(Taken(entry, position) for position in sorted(entry.left))
+        self.wake()
+        self._changed()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,272 @@
+"""Writes and reads Pulsar messages: the contract's properties beside an envelope, keys, and producers' batches."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from babelgate.brokers.binding import NO_HEADERS, Outgoing
+from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.compression import decompressed
+from babelgate.brokers.pulsar.wire import FieldList, MalformedFrame
+
+JOB, TRACE, MESSAGE_ID = "bq-job", "bq-trace-id", "bq-message-id"
+VERSION, LANGUAGE, ATTEMPTS, DELAY = "bq-schema-version", "bq-source-lang", "bq-attempts", "bq-delay"
+EXPIRED = "babelgate-expired"
+"""Marks a copy of a message of which a lease expired. A message without failures loses the mark."""
+
+CONTRACT: Final = frozenset({JOB, TRACE, MESSAGE_ID, VERSION, LANGUAGE, ATTEMPTS, DELAY, EXPIRED})
+"""Properties that are no headers."""
+
+_ATTEMPTS = re.compile(r"[0-9]{1,10}")
+_MAX_ATTEMPTS = 2**31 - 1
+_BLANK = " \t\n\v\f\r"
+
+# Fields of MessageMetadata, and of SingleMessageMetadata.
+_PRODUCER, _SEQUENCE, _PUBLISHED, _PROPERTY, _KEY, _COMPRESSION, _SIZE = 1, 2, 3, 4, 6, 8, 9
+_COUNT, _EVENT, _ENCRYPTED, _KEY_BASE64, _ORDERING, _DUE, _NULL, _CHUNKS = 11, 12, 14, 17, 18, 19, 25, 27
+_ONE_PROPERTY, _ONE_KEY, _ONE_SIZE, _ONE_GONE, _ONE_EVENT, _ONE_KEY_BASE64, _ONE_ORDERING, _ONE_NULL = (
+    *(1, 2, 3, 4, 5, 6),
+    *(7, 9),
+)
+
+
+class PulsarParts(Struct, frozen=True):
+    """Native parts of a message that a copy of it keeps: its keys, the time of its event in Unix ms, and the properties
+    of the contract as they were. ``base64``: the partition key is bytes, and ``key`` their base64."""
+
+    key: str | None
+    base64: bool
+    ordering: bytes | None
+    event: int
+    contract: Mapping[str, str]
+
+
+class Encoded(Struct, frozen=True):
+    """A message to send: its metadata without its producer, and its payload. ``key``: decides on the partition."""
+
+    metadata: bytes
+    payload: bytes
+    key: str | None
+
+
+class ReadMessage(Struct, frozen=True):
+    """A message as it was read. ``published_at``: Unix ms. ``version``: see Delivery.unsupported_version; ``attempts``:
+    see Delivery.declared_attempts."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    published_at: int
+    version: str | None
+    attempts: int | None
+    carried: PulsarParts | None
+    properties: Mapping[str, str]
+
+
+class PulsarFields(Struct, frozen=True):
+    """The native fields of a message, by the names of Pulsar's clients."""
+
+    properties: Mapping[str, str]
+    key: str | None
+    base64: bool
+    ordering: bytes | None
+    event: int
+    due: int
+
+
+def native(message: Outgoing, now_ms: int) -> PulsarFields:
+    """The native fields of a message, which is due ``delay_seconds`` after ``now_ms``, in Unix ms.
+
+    A copy keeps the keys, the job on which consumers route it, and a schema version that consumers refuse.
+    """
+    carried = message.carried if isinstance(message.carried, PulsarParts) else None
+    properties: dict[str, str] = {}
+    event = 0
+    if not message.is_envelope:
+        properties = {} if carried is None else dict(carried.contract)
+    else:
+        event = _add_contract(message.body, properties)
+        if carried is not None:
+            if (job := carried.contract.get(JOB)) is not None:
+                properties[JOB] = job
+            if (version := carried.contract.get(VERSION)) is not None and _unsupported(version):
+                properties[VERSION] = version
+        if not properties and carried is not None:
+            properties = dict(carried.contract)
+    due = 0
+    properties.pop(DELAY, None)
+    failure = message.failure
+    if failure is not None and failure.attempts and (failure.expired or (carried and EXPIRED in carried.contract)):
+        properties[EXPIRED] = "1"
+    if message.delay_seconds > 0:
+        delay = math.ceil(message.delay_seconds * 1000)
+        due = now_ms + delay
+        properties[DELAY] = str(delay)
+    for name, value in message.headers.items():
+        if name not in CONTRACT:
+            properties[name] = value
+    if carried is None:
+        return PulsarFields(properties, message.ordering_key, False, None, event, due)
+    key, is_base64 = (message.ordering_key, False) if message.ordering_key else (carried.key, carried.base64)
+    return PulsarFields(properties, key, is_base64, carried.ordering, carried.event or event, due)
+
+
+def encode(message: Outgoing, now_ms: int) -> Encoded:
+    """The message for :func:`babelgate.brokers.pulsar.wire.send`."""
+    made = native(message, now_ms)
+    parts = [wire.number(_PUBLISHED, now_ms)]
+    parts += [wire.pair(_PROPERTY, name, value) for name, value in made.properties.items()]
+    if made.key is not None:
+        parts.append(wire.text(_KEY, made.key))
+    parts.append(wire.number(_SIZE, len(message.body)))
+    if made.event:
+        parts.append(wire.number(_EVENT, made.event))
+    if made.base64:
+        parts.append(wire.number(_KEY_BASE64, 1))
+    if made.ordering is not None:
+        parts.append(wire.data(_ORDERING, made.ordering))
+    if made.due:
+        parts.append(wire.number(_DUE, made.due))
+    return Encoded(b"".join(parts), message.body, made.key)
+
+
+def metadata_of(producer: bytes, sequence: int, encoded: Encoded) -> bytes:
+    """The metadata of a message. ``producer``: the encoded field with its name."""
+    return b"".join((producer, wire.number(_SEQUENCE, sequence), encoded.metadata))
+
+
+def read_entry(metadata: FieldList, payload: bytes) -> list[ReadMessage | None]:
+    """The messages of an entry; None for one that a compaction has removed.
+
+    What cannot be read, because it is encrypted, a chunk or malformed, is one message with the bytes as they are.
+    """
+    known = dict(metadata)
+    properties = [value for number, value in metadata if number == _PROPERTY]
+    published = known.get(_PUBLISHED, 0)
+    if _ENCRYPTED not in known and known.get(_CHUNKS, 1) <= 1:
+        try:
+            content = decompressed(known.get(_COMPRESSION, 0), payload, known.get(_SIZE, 0))
+            if _COUNT in known:
+                return _batch(content, known[_COUNT], published)
+            payload = b"" if known.get(_NULL) else content
+        except (ValueError, MalformedFrame):
+            if _COUNT in known:
+                # Nothing but the whole batch can be handed out, and acknowledged.
+                return [_message(payload, properties, None, False, None, 0, published)] + [None] * (known[_COUNT] - 1)
+    key, is_base64, event = known.get(_KEY), bool(known.get(_KEY_BASE64)), known.get(_EVENT, 0)
+    return [_message(payload, properties, key, is_base64, known.get(_ORDERING), event, published)]
+
+
+def size_and_due(metadata: FieldList) -> tuple[int, int]:
+    """The number of messages of an entry, by which the broker counts permits, and when it is due, in Unix ms."""
+    known = dict(metadata)
+    return known.get(_COUNT, 1), known.get(_DUE, 0)
+
+
+def partition_of(key: str, count: int) -> int:
+    """The partition of a key among ``count``: that of Java's clients, by Java's hash of a text."""
+    value = 0
+    encoded = key.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        value = (value * 31 + (encoded[position] << 8 | encoded[position + 1])) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % count
+
+
+def key_text(key: str, *, is_base64: bool) -> str:
+    """A partition key as clients show it."""
+    return base64.b64decode(key).decode("utf-8", "replace") if is_base64 else key
+
+
+def _batch(content: bytes, count: int, published: int) -> list[ReadMessage | None]:
+    found: list[ReadMessage | None] = []
+    position = 0
+    for _ in range(count):
+        size = int.from_bytes(content[position : position + 4], "big")
+        position += 4
+        if size > len(content) - position:
+            raise MalformedFrame("a batch ends in a message")
+        fields = wire.fields_of(content[position : position + size])
+        position += size
+        known = dict(fields)
+        length = max(known.get(_ONE_SIZE, 0), 0)
+        body = content[position : position + length]
+        position += length
+        if position > len(content):
+            raise MalformedFrame("a batch ends in a message")
+        if known.get(_ONE_GONE):
+            found.append(None)
+            continue
+        properties = [value for number, value in fields if number == _ONE_PROPERTY]
+        key, is_base64 = known.get(_ONE_KEY), bool(known.get(_ONE_KEY_BASE64))
+        event = known.get(_ONE_EVENT, 0)
+        body = b"" if known.get(_ONE_NULL) else body
+        found.append(_message(body, properties, key, is_base64, known.get(_ONE_ORDERING), event, published))
+    return found
+
+
+def _message(
+    body: bytes,
+    encoded: Sequence[bytes],
+    key: bytes | None,
+    is_base64: bool,
+    ordering: bytes | None,
+    event: int,
+    published: int,
+) -> ReadMessage:
+    headers: Mapping[str, str] = NO_HEADERS
+    contract: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    if encoded:
+        others: dict[str, str] = {}
+        for name, value in wire.pairs_of(encoded):
+            properties[name] = value
+            if name in CONTRACT:
+                contract[name] = value
+            else:
+                others[name] = value
+        headers = others or NO_HEADERS
+    text = None if key is None else key.decode("utf-8", "replace")
+    carried = None
+    if text is not None or ordering is not None or event or contract:
+        carried = PulsarParts(text, is_base64, ordering, event, contract)
+    version = contract.get(VERSION)
+    if version is not None and not _unsupported(version):
+        version = None
+    return ReadMessage(body, headers, published, version, _declared(contract.get(ATTEMPTS)), carried, properties)
+
+
+def _unsupported(version: str) -> bool:
+    """Whether it is another schema version than 1; a blank one counts as none."""
+    return version != "1" and bool(version.strip(_BLANK))
+
+
+def _declared(text: str | None) -> int | None:
+    if text is None or not _ATTEMPTS.fullmatch(text):
+        return None
+    value = int(text)
+    return value if value <= _MAX_ATTEMPTS else None
+
+
+def _add_contract(body: bytes, properties: dict[str, str]) -> int:
+    """Add the contract's properties of the envelope in ``body``, as far as it is one; ``created_at``, or 0."""
+    found = envelope_fields(body)
+    if found is None:
+        return 0
+    fields, meta = found
+    for name, value in ((JOB, fields.job), (TRACE, fields.trace_id), (MESSAGE_ID, meta.id)):
+        if isinstance(value, str) and value:
+            properties[name] = value
+    if type(meta.schema_version) is int:
+        properties[VERSION] = str(meta.schema_version)
+    if isinstance(meta.lang, str) and meta.lang:
+        properties[LANGUAGE] = meta.lang
+    attempts: Any = fields.attempts
+    properties[ATTEMPTS] = str(attempts if type(attempts) is int and attempts > 0 else 0)
+    created: Any = meta.created_at
+    return created if type(created) is int and 0 < created < 2**63 else 0

@@ -1,0 +1,248 @@
+"""Publishes messages: one producer for each topic, each message by itself, and all of a call in flight together."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+
+from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.bounded import finished
+from babelgate.brokers.connect import SharedConnect
+from babelgate.brokers.pulsar import wire
+from babelgate.brokers.pulsar.client import PulsarClient
+from babelgate.brokers.pulsar.connection import PulsarConnection
+from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
+from babelgate.brokers.pulsar.message import Encoded, encode, metadata_of, partition_of
+from babelgate.clock import Clock
+from babelgate.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from babelgate.runtime import turns
+from babelgate.runtime.cache import Cache
+
+SUBSCRIPTION = "babelqueue"
+"""The subscription of the SDKs of BabelQueue."""
+
+_FRAME_BYTES = 64
+"""Of a frame beside metadata and payload, with room to spare."""
+
+_MAX_PRODUCERS = 10_000
+"""Topics whose producers stay open; beyond that the one that was used least recently ends."""
+
+_TURNS_BYTES = 4 * 1024 * 1024
+
+
+class _Window:
+    """The messages of one call that are in flight."""
+
+    def __init__(self, count: int) -> None:
+        self.outcomes: list[Outcome | BaseException] = [None] * count
+        self.left = count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, position: int, outcome: BaseException | None) -> None:
+        self.outcomes[position] = outcome
+        self.left -= 1
+        if not self.left and not self.done.done():
+            self.done.set_result(None)
+
+
+class TopicProducer:
+    """A producer of one topic on one connection. Its sequence numbers begin with each producer, whose name the broker
+    makes, so that a broker which finds duplicates finds none."""
+
+    def __init__(self, connection: PulsarConnection, topic: str) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.is_open = False
+        self._number = connection.number()
+        self._name = b""
+        self._sequences = itertools.count()
+        self._pending: dict[int, tuple[_Window, int]] = {}
+        self._is_retired = False
+
+    async def open(self) -> None:
+        """Create the topic and the subscription of the SDKs, where they are missing and the broker may create them.
+
+        A message that no subscription keeps would be removed. Raises PulsarError and ConnectionEnded.
+        """
+        connection = self.connection
+        connection.add_producer(self._number, self)
+        body = wire.text(1, self.topic) + wire.number(2, self._number)
+        try:
+            answer = await connection.request(
+                wire.PRODUCER, lambda request: body + wire.number(3, request) + wire.text(13, SUBSCRIPTION)
+            )
+        except BaseException:
+            # The broker may create it after all.
+            self._close()
+            raise
+        self._name = wire.data(1, answer.get(2, b""))
+        self.is_open = connection.is_open
+
+    def retire(self) -> None:
+        """End it as soon as the broker has answered all that it has sent."""
+        self._is_retired = True
+        if not self._pending:
+            self._close()
+
+    def _close(self) -> None:
+        self.is_open = False
+        self.connection.forget_producer(self._number)
+        with suppress(ConnectionEnded):
+            body = wire.number(1, self._number) + wire.number(2, self.connection.number())
+            self.connection.write(wire.command(wire.CLOSE_PRODUCER, body))
+
+    def send(self, window: _Window, positions: Sequence[int], several: Sequence[Encoded]) -> None:
+        """Write messages. Raises ConnectionEnded where nothing is written."""
+        if not self.is_open:
+            # The broker would close the connection, which others use.
+            raise ConnectionEnded("the producer was closed")
+        frames = []
+        pending = self._pending
+        for position, encoded in zip(positions, several, strict=True):
+            sequence = next(self._sequences)
+            metadata = metadata_of(self._name, sequence, encoded)
+            pending[sequence] = window, position
+            frames.append(wire.send(self._number, sequence, metadata, encoded.payload))
+        try:
+            self.connection.write(b"".join(frames))
+        except ConnectionEnded:
+            self._pending.clear()
+            raise
+
+    def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
+        known = dict(fields)
+        found = self._pending.pop(known.get(2, -1), None)
+        if found is None:
+            return
+        window, position = found
+        error = None
+        if kind == wire.SEND_ERROR:
+            error = PulsarError(known.get(3, 0), known.get(4, b"").decode("utf-8", "replace"))
+        window.settle(position, error)
+        if self._is_retired and not self._pending:
+            self._close()
+
+    def lost(self) -> None:
+        self.is_open = False
+        pending, self._pending = self._pending, {}
+        for window, position in pending.values():
+            window.settle(position, ConnectionEnded("the producer was closed before the broker had confirmed"))
+
+
+class PulsarPublisher:
+    """The producers of one binding."""
+
+    def __init__(self, client: PulsarClient, clock: Clock, max_producers: int = _MAX_PRODUCERS) -> None:
+        self._client = client
+        self._clock = clock
+        self._max_producers = max_producers
+        self._producers: OrderedDict[str, TopicProducer] = OrderedDict()
+        self._opening: dict[str, SharedConnect[TopicProducer]] = {}
+        self._turns: Cache[str, int] = Cache(_TURNS_BYTES)
+
+    async def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Outcome]:
+        """One outcome per message, in order. Raises BrokerUnavailable where nothing was written."""
+        client = self._client
+        loop = asyncio.get_running_loop()
+        until = loop.time() + client.timeout_seconds
+        now = self._clock()
+        encoded = await turns.mapped(lambda message: encode(message, now), messages, size=_size)
+        window = _Window(len(messages))
+        try:
+            async with asyncio.timeout_at(until):
+                shares = await self._shares(topic, encoded)
+        except TimeoutError:
+            raise BrokerUnavailable(client.broker, f"no producer within {client.timeout_seconds:g} s") from None
+        written: list[TopicProducer] = []
+        for producer, positions in shares:
+            limit = producer.connection.max_message_bytes
+            fitting = []
+            for position in positions:
+                size = len(encoded[position].payload) + len(encoded[position].metadata) + _FRAME_BYTES
+                if size > limit:
+                    window.settle(position, BodyTooLarge(actual=len(encoded[position].payload), limit=limit))
+                else:
+                    fitting.append(position)
+            if not fitting:
+                continue
+            try:
+                producer.send(window, fitting, [encoded[position] for position in fitting])
+                written.append(producer)
+            except ConnectionEnded as error:
+                unavailable = translate(error, client.broker, written=False)
+                for position in fitting:
+                    window.settle(position, unavailable)
+        if not await finished(window.done, until - loop.time()):
+            unknown = OutcomeUnknown(client.broker, f"no answer within {client.timeout_seconds:g} s")
+            for producer in written:
+                # What the broker confirms later was not published for anybody, so its connection is not used again.
+                producer.connection.drop(f"no answer to a publish within {client.timeout_seconds:g} s")
+            return [unknown if isinstance(each, ConnectionEnded) else self._outcome(each) for each in window.outcomes]
+        return [self._outcome(each) for each in window.outcomes]
+
+    async def close(self) -> None:
+        """Forget the producers; they end with their connections."""
+        self._producers.clear()
+
+    def _outcome(self, outcome: Outcome | BaseException) -> Outcome:
+        if outcome is None or isinstance(outcome, BabelgateError):
+            return outcome
+        return translate(outcome, self._client.broker, written=True).without_frames()
+
+    async def _shares(self, topic: str, encoded: Sequence[Encoded]) -> list[tuple[TopicProducer, list[int]]]:
+        """The producers, and the positions of the messages of each: by key, else one partition for the call."""
+        topics = await self._client.partitions(topic, create=True)
+        if len(topics) == 1:
+            return [(await self._producer(topics[0]), list(range(len(encoded))))]
+        turn = ((self._turns.get(topic) or 0) + 1) % len(topics)
+        self._turns.keep(topic, turn)
+        positions: dict[int, list[int]] = {}
+        for position, each in enumerate(encoded):
+            partition = turn if each.key is None else partition_of(each.key, len(topics))
+            positions.setdefault(partition, []).append(position)
+        return [(await self._producer(topics[partition]), those) for partition, those in positions.items()]
+
+    async def _producer(self, topic: str) -> TopicProducer:
+        producer = self._producers.get(topic)
+        if producer is not None and producer.is_open:
+            self._producers.move_to_end(topic)
+            return producer
+        opening = self._opening.get(topic)
+        if opening is None:
+            opening = self._opening[topic] = SharedConnect(self._client.broker, lambda: self._open(topic))
+        return await opening.connected()
+
+    async def _open(self, topic: str) -> TopicProducer:
+        client = self._client
+        try:
+            connection = await client.owner(topic)
+            producer = TopicProducer(connection, topic)
+            try:
+                await producer.open()
+            except Exception as error:
+                client.forget(topic)
+                raise _refusal(error, client.broker) from error
+        finally:
+            del self._opening[topic]
+        self._producers[topic] = producer
+        self._producers.move_to_end(topic)
+        if len(self._producers) > self._max_producers:
+            self._producers.popitem(last=False)[1].retire()
+        return producer
+
+
+def _refusal(error: Exception, broker: str) -> BabelgateError:
+    translated = translate(error, broker, written=False)
+    if isinstance(error, PulsarError) and isinstance(translated, BrokerRejected):
+        reason = (
+            f"{translated.reason}; the topic and its subscription {SUBSCRIPTION} must exist, or the broker create them"
+        )
+        return BrokerRejected(broker, reason)
+    return translated
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.body)

@@ -1,0 +1,112 @@
+"""Tracks the messages published on one channel that the broker has not confirmed yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from msgspec import Struct
+from pamqp.commands import Basic
+
+from babelgate.brokers.rabbitmq.profile import AddressedMessage
+
+
+class Returned(Exception):
+    """The broker could not route the message; the text is the broker's."""
+
+
+class Nacked(Exception):
+    """The broker refused the message (``basic.nack``) without a reason; see publish.NackErrors."""
+
+
+class Unconfirmed(Exception):
+    """The broker has not answered yet."""
+
+
+_UNCONFIRMED = Unconfirmed("no confirm")
+
+
+class Batch:
+    """The messages of one write. ``results``: of each, None once it is confirmed; Unconfirmed until then; or its error.
+    ``done``: when all have a result, or nobody waits for them any more."""
+
+    __slots__ = ("_left", "done", "results")
+
+    def __init__(self, count: int) -> None:
+        self.results: list[Exception | None] = [_UNCONFIRMED] * count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = count
+
+    async def wait(self, until: float) -> None:
+        """Wait until all messages have a result, at most until the loop's time ``until``."""
+        timer = self.done.get_loop().call_at(until, self._end)
+        try:
+            await self.done
+        finally:
+            timer.cancel()
+
+    def settle(self, position: int, result: Exception | None) -> None:
+        """Set the result of a message, once."""
+        self.results[position] = result
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+class _Expected(Struct):
+    message: AddressedMessage
+    batch: Batch
+    position: int
+    returned: str | None = None
+
+
+class Confirms:
+    """The unconfirmed messages of a channel by delivery tag, counted from 1 as by the broker."""
+
+    def __init__(self) -> None:
+        self._tag = 0
+        self._unconfirmed: OrderedDict[int, _Expected] = OrderedDict()
+
+    def expect(self, message: AddressedMessage, batch: Batch, position: int) -> None:
+        """Register the next message written. Its result in ``batch`` is None, Returned or Nacked."""
+        self._tag += 1
+        self._unconfirmed[self._tag] = _Expected(message, batch, position)
+
+    def returned(self, method: Basic.Return, body: bytes) -> None:
+        """Mark the oldest unconfirmed message that equals the returned one. Its confirm follows later."""
+        way = method.exchange or "", method.routing_key or ""
+        for unconfirmed in self._unconfirmed.values():
+            message = unconfirmed.message
+            if unconfirmed.returned is None and (message.exchange, message.routing_key) == way and message.body == body:
+                unconfirmed.returned = method.reply_text or "unroutable"
+                return
+
+    def confirmed(self, tag: int, multiple: bool, taken: bool) -> None:
+        """Resolve the message ``tag``, or with ``multiple`` all up to it; ``taken``: an ack, otherwise a nack."""
+        tags = [tag]
+        if multiple:
+            tags = []
+            for each in self._unconfirmed:
+                if each > tag:
+                    break
+                tags.append(each)
+        for each in tags:
+            expected = self._unconfirmed.pop(each, None)
+            if expected is None:
+                continue
+            result: Exception | None = None
+            if expected.returned is not None:
+                result = Returned(expected.returned)
+            elif not taken:
+                result = Nacked("RabbitMQ did not take the message (basic.nack)")
+            expected.batch.settle(expected.position, result)
+
+    def abandon(self, error: Exception) -> None:
+        """End all messages with ``error``, because the channel has ended."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, OrderedDict()
+        for expected in unconfirmed.values():
+            expected.batch.settle(expected.position, error)

@@ -1,0 +1,382 @@
+"""Reads, removes and purges dead letters. To read a message AMQP must take it, so it is taken and requeued."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from aiormq.exceptions import ChannelNotFoundEntity
+from msgspec import Struct
+
+from babelgate import envelope
+from babelgate.brokers.binding import DeadRecord
+from babelgate.brokers.cursor import decode, encode
+from babelgate.brokers.options import TIMEOUT_SECONDS
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
+from babelgate.brokers.rabbitmq.channel_pool import ReceivingChannel
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.errors import translate
+from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, purged
+from babelgate.brokers.rabbitmq.profile import Profile
+from babelgate.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
+from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from babelgate.runtime import turns
+
+_LINGER_SECONDS = 1.0
+"""How long read messages stay taken for the next page; other consumers do not see them meanwhile."""
+
+_MAX_SEARCHED = 10_000
+"""Messages searched for records, or for old ones, in one call."""
+
+_SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
+"""Pauses between searches: another reader may have taken a record for a moment."""
+
+_PAGE = 100
+_REMEMBERED = 300
+"""Taken messages kept in memory; of earlier ones only the tags are kept."""
+
+_IN_ORDER = 32
+"""Messages that a quorum queue keeps in order when they are requeued at once. More than a small map of Erlang has
+(https://www.erlang.org/doc/system/maps.html) come back in any order."""
+
+_PATIENCE_SECONDS = 1.0
+"""How long to wait for messages that were just counted; another consumer may have received them."""
+
+_SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Pauses between counts: a quorum queue shows requeued messages only when its replicas agree. Messages missing after
+all of these were taken by another consumer."""
+
+
+class TakenLetter(Struct, frozen=True):
+    """A taken message, and the generation of its channel."""
+
+    generation: str
+    arrived: ChannelMessage
+
+    @property
+    def identity(self) -> tuple[str | None, bytes]:
+        """Message id and body, which identify the message after it was requeued."""
+        return self.arrived.message.properties.message_id, self.arrived.message.body
+
+
+class QueueBrowser:
+    """Takes messages from the head of ``queue`` on a connection of its own, by short-lived consumers.
+
+    Requeued messages return to their places, except on a quorum queue without a delivery limit, which puts them behind
+    the others (https://www.rabbitmq.com/docs/quorum-queues#repeated-requeues).
+
+    Do not close the channel soon after :meth:`remove`: the broker keeps some of many acks for a quorum queue on the
+    channel until the replicas agree on earlier ones, and drops them with the channel.
+    """
+
+    def __init__(self, channel: Channel, queue: str, putting_seconds: float) -> None:
+        """``putting_seconds``: the time limit for requeueing messages in order."""
+        self.channel = channel
+        self._putting_seconds = putting_seconds
+        self.at_end = False
+        """Whether the last attempt to take more reached the end of the queue."""
+        self._receiving = ReceivingChannel(channel)
+        self._queue = queue
+        self._taken: dict[int, TakenLetter | None] = {}
+        self._forgotten = 0
+        self._runs: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def remembers(self, start: int) -> bool:
+        """Whether the messages from position ``start`` on are still in memory."""
+        return start >= self._forgotten
+
+    def page(self, start: int, limit: int) -> list[TakenLetter]:
+        """At most ``limit`` taken messages from position ``start`` on."""
+        return [found for found in list(self._taken.values())[start : start + limit] if found is not None]
+
+    async def grow(self, count: int) -> bool:
+        """Take messages until ``count`` are taken or the queue ends; whether any arrived. Raises ChannelGone."""
+        before = len(self._taken)
+        self.at_end = False
+        while len(self._taken) < count and not self.at_end:
+            await self._take(min(_PAGE, count - len(self._taken)))
+        return len(self._taken) > before
+
+    async def search(self, wanted: Mapping[int, TakenLetter], bound: int) -> dict[int, int]:
+        """The tags of the ``wanted`` letters, by the same keys; searches at most ``bound`` messages."""
+        found = {
+            key: each.arrived.tag
+            for key, each in wanted.items()
+            if each.generation == self.channel.generation and each.arrived.tag in self._taken
+        }
+        missing: dict[object, list[int]] = {}
+        for key in wanted.keys() - found.keys():
+            missing.setdefault(wanted[key].identity, []).append(key)
+        matched = set(found.values())
+        looked = 0
+        while missing:
+            for each in list(self._taken.values())[looked:]:
+                if each is None or each.arrived.tag in matched or each.identity not in missing:
+                    continue
+                keys = missing[each.identity]
+                found[keys.pop()] = each.arrived.tag
+                if not keys:
+                    del missing[each.identity]
+            looked = len(self._taken)
+            if not missing or looked >= bound or not await self.grow(looked + _PAGE):
+                break
+        return found
+
+    async def remove(self, tags: Sequence[int]) -> None:
+        """Ack taken messages, and wait until the broker has read the acks. Raises ChannelGone."""
+        if tags:
+            self.channel.ack(tags)
+            for tag in tags:
+                self._forgotten -= self._taken.pop(tag) is None
+            await self.channel.barrier()
+
+    async def ready(self) -> int:
+        """The number of messages that are not taken. A missing queue raises ChannelNotFoundEntity."""
+        declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
+        return declared.message_count or 0
+
+    async def put_back(self) -> None:
+        """Requeue all messages in order, and wait until they are ready; not much longer than ``putting_seconds``.
+
+        Raises ChannelGone. Each part must be ready before the next is written, because a slow quorum queue collects
+        commands by consumer and executes them in another order (unsent commands of ``rabbit_fifo_client``).
+        """
+        if not self._taken:
+            return
+        runs = [[tag for tag in run if tag in self._taken] for run in self._runs]
+        parts = deque(run[start : start + _IN_ORDER] for run in runs for start in range(0, len(run), _IN_ORDER))
+        self._taken.clear()
+        self._runs.clear()
+        self._forgotten = 0
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._putting_seconds
+        try:
+            ready = await self.ready()
+            while parts and loop.time() < until:
+                ready += len(parts[0])
+                self.channel.requeue(parts.popleft())
+                if not await self._sees(ready):
+                    break
+        finally:
+            for part in parts:
+                self.channel.requeue(part)
+
+    async def _sees(self, count: int) -> bool:
+        """Wait until ``count`` messages are ready; False when they are not, after the last pause."""
+        for pause in _SEEN_AFTER_SECONDS:
+            await asyncio.sleep(pause)
+            if await self.ready() >= count:
+                return True
+        return False
+
+    async def _take(self, count: int) -> None:
+        ready = await self.ready()
+        arrived: list[ChannelMessage] = []
+        if ready:
+            consumer = TemporaryConsumer(self._receiving, self._queue, min(ready, count))
+            try:
+                await consumer.fill(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
+            finally:
+                # They are taken even if the caller is cancelled, and only recorded messages are requeued.
+                arrived = await consumer.stop()
+                self._record(arrived)
+        self.at_end = not arrived or len(arrived) >= ready
+
+    def _record(self, arrived: Sequence[ChannelMessage]) -> None:
+        self._taken.update((each.tag, TakenLetter(self.channel.generation, each)) for each in arrived)
+        self._runs.append([each.tag for each in arrived])
+        for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:
+            self._taken[tag] = None
+            self._forgotten += 1
+
+
+class _DeadLetterQueue:
+    """The state of one dead-letter queue, for one operation at a time."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+        self.browser: QueueBrowser | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class DeadLetterQueues:
+    """The dead-letter queues of one broker, read from their heads.
+
+    All readers of a queue in this process share its taken messages. They are requeued when a reader has reached the
+    end, or when no reader continues for a second.
+    """
+
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        isolated: IsolatedChannels,
+        spawn: Spawn,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """``isolated``: the channels on which they are read and purged."""
+        self._connection = connection
+        self._isolated = isolated
+        self._spawn = spawn
+        self._timeout_seconds = timeout_seconds
+        self._dead_queues: dict[str, _DeadLetterQueue] = {}
+
+    def taken(self, queue: str) -> int:
+        """The number of messages of ``queue`` that are taken now."""
+        dead_queue = self._dead_queues.get(queue)
+        return len(dead_queue.browser) if dead_queue is not None and dead_queue.browser is not None else 0
+
+    async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
+        """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
+        start = decode(cursor)
+        async with self._opened(profile.dead_queue) as dead_queue:
+            browser = await self._browse(dead_queue, profile.dead_queue)
+            if browser is None:
+                return [], None
+            if not browser.remembers(start):
+                await browser.put_back()
+            await browser.grow(start + limit)
+            page = browser.page(start, limit)
+            records = await turns.mapped(partial(_record, profile), page, size=_size)
+            if browser.at_end and len(browser) <= start + limit:
+                await browser.put_back()
+                return records, None
+            return records, encode(start + len(page))
+
+    async def remove(
+        self, profile: Profile, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[list[bool], str | None]:
+        """Remove ``records``, searching for those that are not taken. The cursor moves back by the number removed."""
+        removed = [False] * len(records)
+        for pause in _SEARCHES_AFTER_SECONDS:
+            await asyncio.sleep(pause)
+            async with self._opened(profile.dead_queue, writes=True) as dead_queue:
+                browser = await self._browse(dead_queue, profile.dead_queue)
+                if browser is None:
+                    break
+                wanted = {index: record.key for index, record in enumerate(records) if not removed[index]}
+                found = await browser.search(wanted, _MAX_SEARCHED)
+                await browser.remove(list(found.values()))
+                for index in found:
+                    removed[index] = True
+                if browser.at_end:
+                    await browser.put_back()
+            if all(removed):
+                break
+        return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
+
+    async def purge(self, profile: Profile, before_ms: int | None) -> int:
+        """Remove all messages that are not taken, or those at the head that are older than ``before_ms``."""
+        queue = profile.dead_queue
+        async with self._opened(queue, writes=True) as dead_queue:
+            browser = await self._browse(dead_queue, queue)
+            if browser is None:
+                return 0
+            await browser.put_back()
+            try:
+                if before_ms is None:
+                    return await purged(await self._isolated.channel(), queue)
+                return await self._purge_old(browser, profile, before_ms)
+            finally:
+                await browser.put_back()
+
+    def close(self) -> None:
+        """Cancel the timers; closing the connection requeues all taken messages."""
+        for dead_queue in self._dead_queues.values():
+            if dead_queue.timer is not None:
+                dead_queue.timer.cancel()
+        self._dead_queues.clear()
+
+    async def _purge_old(self, browser: QueueBrowser, profile: Profile, before_ms: int) -> int:
+        old: list[int] = []
+        for start in range(0, _MAX_SEARCHED, _PAGE):
+            await browser.grow(start + _PAGE)
+            page = browser.page(start, _PAGE)
+            for found in page:
+                died = await turns.run(_died_at, profile, found, size=_size(found))
+                if died is not None and died >= before_ms:
+                    page = []
+                    break
+                if died is not None:
+                    old.append(found.arrived.tag)
+            if not page or browser.at_end:
+                break
+        await browser.remove(old)
+        return len(old)
+
+    @asynccontextmanager
+    async def _opened(self, queue: str, *, writes: bool = False) -> AsyncIterator[_DeadLetterQueue]:
+        """The state of ``queue``, for one operation; translates errors of the AMQP library."""
+        dead_queue = self._dead_queues.setdefault(queue, _DeadLetterQueue())
+        dead_queue.users += 1
+        try:
+            async with asyncio.timeout(self._timeout_seconds), dead_queue.lock:
+                if dead_queue.timer is not None:
+                    dead_queue.timer.cancel()
+                try:
+                    yield dead_queue
+                finally:
+                    self._linger(dead_queue, queue)
+        except TimeoutError:
+            reason = f"no answer within {self._timeout_seconds:g} s"
+            kind = OutcomeUnknown if writes else BrokerUnavailable
+            raise kind(broker=self._connection.broker, reason=reason) from None
+        except BabelgateError:
+            raise
+        except Exception as error:
+            raise translate(self._connection.broker, error, written=writes) from error
+        finally:
+            dead_queue.users -= 1
+            if not dead_queue.users and dead_queue.browser is None:
+                self._dead_queues.pop(queue, None)
+
+    async def _browse(self, dead_queue: _DeadLetterQueue, queue: str) -> QueueBrowser | None:
+        """The browser of the queue; None for a missing queue, or one that was empty without a browser."""
+        browser = dead_queue.browser
+        if browser is None or not browser.channel.is_open:
+            dead_queue.browser = None
+            try:
+                if not await self._isolated.ready(queue):
+                    return None
+            except ChannelNotFoundEntity:
+                return None
+            channel = await self._isolated.channel()
+            browser = dead_queue.browser = QueueBrowser(channel, queue, self._timeout_seconds / 2)
+        elif not len(browser):
+            try:
+                await browser.ready()
+            except ChannelNotFoundEntity:
+                dead_queue.browser = None
+        return dead_queue.browser
+
+    def _linger(self, dead_queue: _DeadLetterQueue, queue: str) -> None:
+        if dead_queue.browser is not None:
+            loop = asyncio.get_running_loop()
+            dead_queue.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
+
+    async def _end(self, queue: str) -> None:
+        with contextlib.suppress(BabelgateError):
+            async with self._opened(queue) as dead_queue:
+                browser, dead_queue.browser = dead_queue.browser, None
+                if browser is not None:
+                    await browser.channel.close()
+
+
+def _size(found: TakenLetter) -> int:
+    return len(found.arrived.message.body)
+
+
+def _died_at(profile: Profile, found: TakenLetter) -> int | None:
+    return envelope.describe_dead(profile.read_dead(found.arrived.message).body).failed_at
+
+
+def _record(profile: Profile, found: TakenLetter) -> DeadRecord:
+    read = profile.read_dead(found.arrived.message)
+    return DeadRecord(found, read.body, read.headers, read.carried)

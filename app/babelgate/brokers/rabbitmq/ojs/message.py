@@ -1,0 +1,162 @@
+"""Writes and reads the AMQP properties and headers of OJS jobs: the union of what the OJS texts define."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pamqp.commands import Basic
+
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
+from babelgate.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
+from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
+from babelgate.clock import milliseconds
+from babelgate.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
+from babelgate.ojs.terms import timestamp
+
+ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
+SCHEDULED_AT, ENQUEUED_AT = "x-ojs-scheduled-at", "x-ojs-enqueued-at"
+ERROR_MESSAGE, ERROR_CODE = "x-ojs-error-message", "x-ojs-error-code"
+TRACE = {"traceparent": ("x-ojs-traceparent", "x-ojs-trace-id"), "tracestate": ("x-ojs-trace-state",)}
+"""W3C headers and their OJS names. In the OJS repository ``x-ojs-trace-id`` is a complete ``traceparent``."""
+
+_OURS = CONTRACT_HEADERS | frozenset(
+    {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, EXPIRED_HEADER, "x-ojs-max-attempts", "x-ojs-created-at"}
+    | {ENQUEUED_AT, "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
+)
+_MAX_EXPIRATION_MS = 4_294_967_295
+"""https://www.rabbitmq.com/docs/ttl: for a larger value the broker closes the channel."""
+MAX_TEXT = 2048
+"""The most characters of a header from a body, because all headers of a message must fit into one frame."""
+
+_LAST_SECOND = 253_402_300_799
+_LEVELS = ((100, 9), (10, 8), (1, 6), (0, 4), (-9, 3), (-99, 1))
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """The parts of a delivery that a copy needs; ``job`` is None where the body was no job."""
+
+    properties: Basic.Properties
+    job: Attributes | None
+
+
+def level_of(priority: int) -> int:
+    """The AMQP priority (0 to 9) of an OJS priority: higher is sooner, 10 is 8, 0 is 4 and -10 is 1."""
+    return next((level for least, level in _LEVELS if priority >= least), 0)
+
+
+def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.Properties:
+    """The properties of a new message, without the headers for the attempt and the schedule."""
+    attributes = job.attributes
+    priority = value(attributes, "priority", int)
+    ttl = value(attributes, "enqueue_ttl", float)
+    return Basic.Properties(
+        content_type=MEDIA_TYPE,
+        content_encoding="utf-8",
+        headers=_headers(job, outgoing.headers, queue, now),
+        delivery_mode=2,
+        priority=None if priority is None else level_of(priority),
+        correlation_id=_short(job.trace_id),
+        # In a delay queue it would expire too early, and for a retry the time does not start again.
+        expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,
+        message_id=_short(job.id),
+        timestamp=datetime.fromtimestamp(min(max(job.created_at // 1000, 0), _LAST_SECOND), UTC),
+        message_type=_short(job.type),
+        app_id="ojs",
+    )
+
+
+def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[str, Any]:
+    headers: dict[str, Any] = dict(given)
+    headers[QUEUE] = queue
+    headers["x-ojs-created-at"] = timestamp(job.created_at)
+    headers[ENQUEUED_AT] = timestamp(now)
+    most = value(members(job.attributes, "retry"), "max_attempts", int)
+    if most is not None and 0 < most < 2**31:
+        headers["x-ojs-max-attempts"] = most
+    tags = ",".join(value(job.attributes, "tags", list[str]) or [])
+    if 0 < len(tags) <= MAX_TEXT:
+        headers["x-ojs-tags"] = tags
+    meta = members(job.attributes, "meta")
+    for name, aliases in TRACE.items():
+        traced = given.get(name) or value(meta, name, str)
+        if traced and len(traced) <= MAX_TEXT:
+            headers |= dict.fromkeys((name, *aliases), traced)
+    return headers
+
+
+def copied(properties: Basic.Properties) -> Basic.Properties:
+    """The properties of a delivery without those that are specific to it."""
+    made = Basic.Properties()
+    for name in ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id"):
+        setattr(made, name, getattr(properties, name))
+    made.timestamp, made.message_type, made.app_id = properties.timestamp, properties.message_type, properties.app_id
+    made.delivery_mode = 2
+    made.headers = {n: text for n, text in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
+    return made
+
+
+def given_headers(properties: Basic.Properties) -> dict[str, str]:
+    """The headers for a consumer: texts that do not belong to the profile, and the trace context under W3C names."""
+    headers = properties.headers or {}
+    hidden = _OURS | OF_THE_JOURNEY
+    seen = {n: text for n, text in headers.items() if isinstance(text, str) and text and n not in hidden}
+    for name, aliases in TRACE.items():
+        traced = next((text for n in (name, *aliases) if isinstance(text := headers.get(n), str) and text), None)
+        if traced is not None:
+            seen[name] = traced
+    return seen
+
+
+def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str, str]) -> MessageProperties:
+    """The values that a message has outside the body of its job."""
+    properties = native.properties
+    headers = properties.headers or {}
+    named, created = headers.get(QUEUE), headers.get("x-ojs-created-at")
+    ms = milliseconds(created) if isinstance(created, str) else None
+    if ms is None and isinstance(properties.timestamp, datetime):
+        ms = int(properties.timestamp.timestamp()) * 1000
+    arrived = headers.get(ENQUEUED_AT) if ms is None else None
+    return MessageProperties(
+        queue=named if isinstance(named, str) and named else queue,
+        id=properties.message_id,
+        trace_id=properties.correlation_id,
+        traceparent=seen.get("traceparent"),
+        created_at=ms,
+        attempts=attempts_of(headers, job_queue),
+        enqueued_at=milliseconds(arrived) if isinstance(arrived, str) else None,
+    )
+
+
+def attempts_of(headers: Mapping[str, Any], job_queue: str) -> int:
+    """The failed attempts by the headers, or by the broker's x-death, which counts a peer's rejects."""
+    counts = [0]
+    if type(current := headers.get(ATTEMPT)) is int:
+        counts.append(current - 1)
+    if type(failed := headers.get("x-attempts")) is int:
+        counts.append(failed)
+    for death in deaths(headers):
+        if death.get("reason") == "rejected" and death.get("queue") == job_queue and type(death.get("count")) is int:
+            counts.append(death["count"])
+    return max(counts)
+
+
+def deaths(headers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The broker's records of dead-lettering (x-death), the last one first."""
+    found = headers.get("x-death")
+    return [death for death in found if isinstance(death, dict)] if isinstance(found, list) else []
+
+
+def _expiration(ttl: float | None) -> str | None:
+    if ttl is None or not 0 < ttl * 1000 <= _MAX_EXPIRATION_MS:
+        return None
+    return str(math.ceil(ttl * 1000))
+
+
+def _short(text: str) -> str | None:
+    """``text`` as a property; None where it is too long."""
+    return text if len(text.encode()) <= SHORT_BYTES else None

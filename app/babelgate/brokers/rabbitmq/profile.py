@@ -1,0 +1,165 @@
+"""The protocol of a profile, which maps envelopes to AMQP messages, and the declarations that profiles share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from pamqp.commands import Basic
+
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.options import OptionMap, choice, optional, whole
+from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
+
+DELIVERY_LIMIT = 20
+"""The broker's own default since 4.0: https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeDeclaration:
+    """A durable exchange. Messages that it cannot route go to the exchange ``alternate``, where it is set."""
+
+    name: str
+    kind: Literal["direct", "topic", "fanout", "headers"]
+    alternate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """A durable queue, neither exclusive nor deleted by the broker, with its ``arguments`` (``x-…``).
+
+    ``or_else``: alternative arguments, tried in this order when the broker refuses ``arguments``. An
+    ``x-delivery-limit`` of -1 means no limit, for every version of the broker.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    or_else: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingDeclaration:
+    """Routes messages with ``routing_key`` from ``exchange`` to ``destination``, a queue or an exchange."""
+
+    exchange: str
+    destination: str
+    routing_key: str
+    to_exchange: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The exchanges, queues and bindings that must exist; they are declared in this order."""
+
+    exchanges: Sequence[ExchangeDeclaration] = ()
+    queues: Sequence[QueueDeclaration] = ()
+    bindings: Sequence[BindingDeclaration] = ()
+
+
+EXPIRED_HEADER = "x-babelgate-expired"
+"""Marks a copy of a message of which a lease expired. A message without failures loses the mark."""
+
+
+class AddressedMessage(Struct, frozen=True):
+    """A message to publish. ``needs`` must exist first, in addition to the profile's own topology.
+
+    ``given``: its properties, or what they are in a content header, flags and values.
+    """
+
+    exchange: str
+    routing_key: str
+    given: Basic.Properties | bytes
+    body: bytes
+    needs: Topology | None = None
+
+    @property
+    def properties(self) -> Basic.Properties:
+        """The properties, decoded where they are encoded."""
+        return properties_of(bytes(FIXED) + self.given) if isinstance(self.given, bytes) else self.given
+
+
+class NativeMessage(Struct, frozen=True):
+    """A message as the broker delivered it."""
+
+    body: bytes
+    properties: Basic.Properties
+    exchange: str
+    routing_key: str
+    redelivered: bool
+
+
+class DecodedMessage(Struct, frozen=True):
+    """A message for the gateway; the fields are those of :class:`babelgate.brokers.binding.Delivery`."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    delivery_count: int
+    carried: Any = None
+    expired_before: bool = False
+
+
+class Profile(Protocol):
+    """Writes and reads the messages of one queue. Pure."""
+
+    queue: str
+    """The native queue that is consumed."""
+
+    dead_queue: str
+    """The native queue of the dead letters."""
+
+    exchange: str
+    """To which a new message without a delay is published; empty: the default exchange."""
+
+    routing_key: str
+    """Its routing key."""
+
+    topology: Topology
+    """What publishing to, and consuming from, the queue needs."""
+
+    dead_topology: Topology
+    """What dead-lettering needs."""
+
+    assigned: frozenset[str]
+    """The headers of a new message that state the time of its publishing."""
+
+    def message(self, outgoing: Outgoing) -> AddressedMessage:
+        """The AMQP message for a new message, or for a retry where ``failure`` is set. Routing implements a delay."""
+
+    def dead(self, record: Outgoing) -> AddressedMessage:
+        """A dead-letter record to publish."""
+
+    def read(self, native: NativeMessage) -> DecodedMessage:
+        """A delivery. Never raises: a body that is no envelope stays as it is, and the gateway treats it as poison."""
+
+    def read_dead(self, native: NativeMessage) -> DecodedMessage:
+        """A stored dead letter, as a dead-letter record where possible; otherwise with its body as it is."""
+
+
+def read_quorum_limit(options: OptionMap) -> int | None:
+    """Read ``queue_type`` and ``delivery_limit``; the limit of a quorum queue (-1: none), None for a classic queue."""
+    queue_type = options.read("queue_type", choice("classic", "quorum"), "classic")
+    if queue_type == "classic":
+        options.refuse("delivery_limit", "queue_type: quorum is expected beside it")
+    limit = options.read("delivery_limit", optional(whole(1, what="a number"), "none"), DELIVERY_LIMIT)
+    if queue_type == "classic":
+        return None
+    return -1 if limit is None else limit
+
+
+def confirmed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """``arguments`` for a quorum queue that dead-letters at least once, which RabbitMQ 3.10 and newer can.
+
+    The strategy needs this overflow: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering
+    """
+    return {
+        **arguments,
+        "x-queue-type": "quorum",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+
+
+UNLIMITED: Mapping[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+"""Arguments of a quorum queue whose messages are taken and put back any number of times."""

@@ -1,0 +1,322 @@
+"""Publishes messages, waits for their confirms, and explains the ones that the broker refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from weakref import WeakValueDictionary
+
+from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
+
+from babelgate.brokers.binding import Outcome
+from babelgate.brokers.connect import SharedConnect
+from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.options import TIMEOUT_SECONDS
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
+from babelgate.brokers.rabbitmq.confirms import Batch, Nacked, Returned, Unconfirmed
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.errors import translate
+from babelgate.brokers.rabbitmq.management import ManagementClient, QueueCounts
+from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
+from babelgate.brokers.rabbitmq.sizes import AcceptedSizes
+from babelgate.brokers.rabbitmq.topology import Declare, Declarer
+from babelgate.errors import (
+    BabelgateError,
+    BrokerError,
+    BrokerRejected,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    StorageFull,
+)
+from babelgate.runtime.background import BackgroundTasks
+
+_MAX_LANES = 64
+"""Most channels for publishing, one for each exchange; further exchanges share one."""
+
+# No exchange has such a name: RabbitMQ removes line breaks.
+_OTHERS, _APART = "\n", "\n\n"
+"""The lane of further exchanges, and that of a message on a channel of its own."""
+
+_REMEMBERED_SECONDS = 5.0
+"""How long an answer of the management API is reused, because a full queue refuses every message."""
+_REMEMBERED_QUEUES = 1_000
+
+_FULL = "the queue {queue!r} is at its length limit and rejects messages (x-overflow: reject-publish)"
+_NOT_TAKEN = "the quorum queue {queue!r} did not take the message (basic.nack): no leader answered, or it is full"
+_UNKNOWN = "the {where} did not take the message (basic.nack): it is full (x-overflow: reject-publish), or it failed"
+
+
+class ConfirmedPublisher:
+    """Publishes to the broker of ``connection``. Never repeats a message.
+
+    All callers share a channel for each exchange. RabbitMQ closes the channel of a message that it refuses, with the
+    confirms of all others in flight. So a message to a deleted exchange affects no other exchange, and a body that is
+    larger than any the broker has confirmed is alone on a channel until it is confirmed.
+    """
+
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        declarer: Declarer,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        nacks: NackErrors | None = None,
+    ) -> None:
+        self._connection = connection
+        self._declarer = declarer
+        self._nacks = nacks or NackErrors(connection.broker)
+        self._timeout_seconds = timeout_seconds
+        self._sizes = AcceptedSizes()
+        self._trying: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """By exchange and routing key: locked while a body of an unproven size is in flight there."""
+        self._opening: dict[str, SharedConnect[Channel]] = {}
+        self._channels: dict[str, Channel] = {}
+        """By lane: an exchange, or _OTHERS."""
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
+
+    async def publish(self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare) -> list[Outcome]:
+        """Write all messages in one piece; returns when all are confirmed, with one outcome per message.
+
+        A body of an unproven size waits for the confirms of those before it, and those behind it wait for its confirm.
+        One beyond the limit of the server is BodyTooLarge. Takes at most ``timeout_seconds``, connecting and declaring
+        included, and 2 s more where the management API is queried about a refusal. When nothing was written it raises
+        BrokerUnavailable, StorageFull at once while the broker blocks publishers, or BrokerRejected for the topology.
+        """
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
+        sizes = self._sizes
+        sizes.of_connection(self._connection.generation + (not self._connection.is_open))
+        if all(len(message.body) <= sizes.proven for message in messages):
+            return await self._send(messages, topology, mode, until)
+        outcomes: list[Outcome] = []
+        for run in sizes.runs(messages):
+            first = len(run[0].body)
+            try:
+                if (refusal := sizes.refusal(first)) is not None:
+                    outcomes.append(refusal)
+                elif first > sizes.proven:
+                    outcomes.append(await self._try(run[0], topology, mode, until))
+                else:
+                    outcomes += await self._send(run, topology, mode, until)
+            except BabelgateError as error:
+                outcomes += failure_for_each(error, len(run))
+        return outcomes
+
+    async def _try(self, message: AddressedMessage, topology: Topology, mode: Declare, until: float) -> Outcome:
+        """Write a message of an unproven size on a channel of its own, one at a time to the same queue."""
+        sizes, size = self._sizes, len(message.body)
+        lock = self._trying.setdefault((message.exchange, message.routing_key), asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(until):
+                await lock.acquire()
+        except TimeoutError:
+            raise self._unavailable() from None
+        try:
+            # Another message may have shown it meanwhile.
+            if (refusal := sizes.refusal(size)) is not None:
+                return refusal
+            unproven = size > sizes.proven
+            (outcome,) = await self._send((message,), topology, mode, until, apart=unproven)
+            if outcome is None and unproven:
+                sizes.accepted(size)
+            return outcome
+        finally:
+            lock.release()
+
+    async def _send(
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, until: float, apart: bool = False
+    ) -> list[Outcome]:
+        """Write all messages in one piece, on the channels of their exchanges or, ``apart``, on a new one."""
+        self._check_blocked()
+        lanes = [_APART if apart else self._lane(message.exchange) for message in messages]
+        try:
+            # Not bounded.within, which needs a task: mostly everything exists, and this returns at once.
+            async with asyncio.timeout_at(until):
+                channels = await self._prepare(messages, topology, mode, set(lanes))
+        except TimeoutError:
+            raise self._unavailable() from None
+        try:
+            # The broker may have blocked publishers since the first check.
+            self._check_blocked()
+            outcomes: list[Outcome] = [None] * len(messages)
+            written: list[tuple[list[int], Batch]] = []
+            for lane, channel in channels.items():
+                chosen = [index for index, each in enumerate(lanes) if each == lane]
+                try:
+                    written.append((chosen, channel.publish([messages[index] for index in chosen])))
+                except ChannelGone as error:
+                    for index in chosen:
+                        outcomes[index] = translate(self._connection.broker, error, written=False)
+            if not written and messages:
+                raise next(outcome for outcome in outcomes if outcome is not None)
+            for _, batch in written:
+                await batch.wait(until)
+            for chosen, batch in written:
+                # A copy, because a late confirm may change them meanwhile.
+                for index, failure in zip(chosen, tuple(batch.results), strict=True):
+                    if failure is not None:
+                        outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
+                        self._recover(failure, messages[index], topology, lanes[index], channels)
+            return outcomes
+        finally:
+            if apart:
+                self._closing.start(channels[_APART].close())
+
+    async def close(self) -> None:
+        """Close the channels, without waiting for confirms. The owner closes the connection."""
+        channels = [*self._channels.values()]
+        self._channels.clear()
+        await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
+
+    async def _prepare(
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare, lanes: set[str]
+    ) -> dict[str, Channel]:
+        """Ensure the topology of ``messages``; the channels of ``lanes``.
+
+        May be cancelled: declarations and channels that were started complete for the next caller.
+        """
+        await self._declarer.ensure(topology, mode)
+        for needs in {id(message.needs): message.needs for message in messages}.values():
+            if needs is not None:
+                # Delay queues belong to the gateway in every mode; without them delayed messages would never arrive.
+                await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
+        return {lane: await self._channel(lane) for lane in lanes}
+
+    def _lane(self, exchange: str) -> str:
+        if exchange in self._opening:
+            return exchange
+        lane = exchange if len(self._opening) < _MAX_LANES else _OTHERS
+        self._opening.setdefault(lane, SharedConnect(self._connection.broker, partial(self._open, lane)))
+        return lane
+
+    def _unavailable(self) -> BrokerUnavailable:
+        return BrokerUnavailable(self._connection.broker, f"no answer within {self._timeout_seconds:g} s")
+
+    def _check_blocked(self) -> None:
+        if (why := self._connection.blocked) is not None:
+            reason = f"it blocks publishers: {why}"
+            raise StorageFull(self._connection.broker, reason)
+
+    async def _channel(self, lane: str) -> Channel:
+        if lane == _APART:
+            return await self._connection.channel(confirms=True)
+        channel = self._channels.get(lane)
+        if channel is not None and channel.is_open and self._connection.is_open:
+            return channel
+        return await self._opening[lane].connected()
+
+    async def _open(self, lane: str) -> Channel:
+        channel = self._channels[lane] = await self._connection.channel(confirms=True)
+        return channel
+
+    async def _outcome(
+        self, error: Exception, message: AddressedMessage, topology: Topology, mode: Declare
+    ) -> BabelgateError:
+        broker = self._connection.broker
+        if isinstance(error, Unconfirmed):
+            reason = f"no confirm within {self._timeout_seconds:g} s"
+            return OutcomeUnknown(broker=broker, reason=reason)
+        if isinstance(error, Returned):
+            return _returned(broker, error, message, mode)
+        if isinstance(error, Nacked):
+            return await self._nacks.error(message, topology, mode)
+        if isinstance(error, ChannelGone):
+            self._sizes.refused(str(error))
+            if (refusal := self._sizes.refusal(len(message.body))) is not None:
+                return refusal
+            if offends(error.__cause__, message):
+                return translate(broker, error, written=False)
+        return translate(broker, error, written=True)
+
+    def _recover(
+        self,
+        error: Exception,
+        message: AddressedMessage,
+        topology: Topology,
+        lane: str,
+        channels: dict[str, Channel],
+    ) -> None:
+        """After a failure, forget topologies that must be declared again, and replace a channel without confirms."""
+        if isinstance(error, Unconfirmed):
+            self._give_up(lane, channels)
+        elif isinstance(error, Returned | ChannelGone):
+            self._declarer.forget(topology, *([message.needs] if message.needs is not None else []))
+
+    def _give_up(self, lane: str, channels: dict[str, Channel]) -> None:
+        """Replace a channel whose confirms are late, except while the broker blocks publishers and sends none."""
+        channel = channels[lane]
+        if self._channels.get(lane) is channel and self._connection.blocked is None:
+            del self._channels[lane]
+            self._closing.start(channel.close())
+
+
+def offends(cause: BaseException | None, message: AddressedMessage) -> bool:
+    """Whether the broker closed the channel because of ``message``; it may have stored the others in flight."""
+    text = str(cause)
+    if isinstance(cause, ChannelNotFoundEntity | ChannelAccessRefused):
+        return f"exchange '{message.exchange or 'amq.default'}'" in text
+    return False
+
+
+def _returned(broker: str, error: Returned, message: AddressedMessage, mode: Declare) -> BabelgateError:
+    where = f"queue {message.routing_key!r}" if message.exchange == "" else f"exchange {message.exchange!r}"
+    if mode == "active":
+        reason = f"the {where} was deleted ({error}); the next publish declares it again"
+        return BrokerUnavailable(broker=broker, reason=reason)
+    return BrokerRejected(broker=broker, reason=f"the {where} does not exist or routes to no queue ({error})")
+
+
+class NackErrors:
+    """Maps a negative confirm (``basic.nack``) to an error, depending on the type and state of the queue.
+
+    RabbitMQ gives no reason with a nack. It refuses messages beyond the limit of a queue with ``x-overflow:
+    reject-publish`` (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour), and messages that it could not handle
+    (https://www.rabbitmq.com/docs/confirms#server-sent-nacks). Whether the message was stored depends on the queue:
+
+    - A full quorum queue, or one without a leader, was never sent the message: ``enqueue`` in rabbit_fifo_client.erl of
+      RabbitMQ 3.10 to 4.1.
+    - A classic queue whose process or node failed may have stored it: ``handle_event`` of ``down`` in
+      rabbit_classic_queue.erl rejects all messages that are unconfirmed then.
+    """
+
+    def __init__(self, broker: str, management: ManagementClient | None = None) -> None:
+        self._broker = broker
+        self._management = management
+        self._answers: dict[str, tuple[float, asyncio.Task[QueueCounts | None]]] = {}
+
+    async def error(self, message: AddressedMessage, topology: Topology, mode: Declare) -> BrokerError:
+        """The error of a refused ``message``; queries the management API, where it is configured, for at most 2 s.
+
+        StorageFull where the queue is known to reject messages beyond its limit; BrokerUnavailable where it is known to
+        be a quorum queue. In both cases nothing was written. Otherwise OutcomeUnknown, also for a message to another
+        exchange than the default one, because one of several queues may have stored it.
+        """
+        queue = message.routing_key
+        if message.exchange != "":
+            return OutcomeUnknown(self._broker, _UNKNOWN.format(where=f"queue behind {message.exchange!r}"))
+        counts = await self._counts(queue)
+        if counts is not None and counts.rejects_beyond_limit:
+            return StorageFull(self._broker, _FULL.format(queue=queue))
+        if (counts is not None and counts.type == "quorum") or _is_declared_quorum(queue, topology, mode):
+            return BrokerUnavailable(self._broker, _NOT_TAKEN.format(queue=queue))
+        return OutcomeUnknown(self._broker, _UNKNOWN.format(where=f"queue {queue!r}"))
+
+    async def _counts(self, queue: str) -> QueueCounts | None:
+        if self._management is None:
+            return None
+        loop = asyncio.get_running_loop()
+        until, query = self._answers.get(queue, (0.0, None))
+        if query is None or until <= loop.time():
+            if len(self._answers) >= _REMEMBERED_QUEUES:
+                self._answers.clear()
+            query = loop.create_task(self._management.counts(queue))
+            self._answers[queue] = (loop.time() + _REMEMBERED_SECONDS, query)
+        # Concurrent callers share the answer.
+        return await asyncio.shield(query)
+
+
+def _is_declared_quorum(queue: str, topology: Topology, mode: Declare) -> bool:
+    """Whether the gateway declared ``queue`` as a quorum queue, which RabbitMQ refuses for a queue of another type."""
+    return mode == "active" and any(
+        each.name == queue and each.arguments.get("x-queue-type") == "quorum" and not each.or_else
+        for each in topology.queues
+    )

@@ -1,0 +1,110 @@
+"""Warns about the set-up of a server, and about queues whose settings lose messages or move them away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiormq.exceptions import AMQPError
+
+from babelgate.brokers.rabbitmq.connection import AmqpConnection
+from babelgate.brokers.rabbitmq.delays import LOST
+from babelgate.brokers.rabbitmq.management import LENGTH_LIMITS, ManagementClient, QueueCounts
+from babelgate.brokers.rabbitmq.profile import DELIVERY_LIMIT
+from babelgate.errors import BabelgateError
+
+LIMITED_BY_DEFAULT = (4, 0)
+"""From this version on a quorum queue has DELIVERY_LIMIT:
+https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
+
+CONFIRMED_HOPS = (3, 10)
+"""Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
+
+_WARNINGS_SECONDS = 1.8
+
+_OLD = (
+    "RabbitMQ {version} moves delayed messages between queues without confirms, so that a crash can lose one. "
+    "3.10 and newer use confirms."
+)
+_LOST = (
+    "{count} delayed messages are in the queue {queue}: when they were due, their queue was no longer bound to the "
+    "exchange babelgate.delay.done."
+)
+_BLOCKED = "The server blocks publishers: {reason}."
+_DROPS = (
+    "The quorum queue {queue} has no dead-letter exchange: it drops a message after its delivery limit "
+    "(delivery-limit {limit})."
+)
+_AUTO_DELETE = "The queue {queue} is deleted with its messages when its last consumer has gone (auto_delete)."
+_EXPIRES = "The queue {queue} is deleted with its messages when it was not used for {seconds:g} s (expires)."
+_TTL = "The queue {queue} {fate} messages that are older than {seconds:g} s (message-ttl)."
+_DROP_HEAD = (
+    "The queue {queue} {fate} its oldest messages beyond its limit ({limits}, overflow drop-head); reject-publish "
+    "refuses new ones instead."
+)
+_TRANSIENT = "The queue {queue} is not durable: its messages are lost when the server restarts."
+
+
+async def warnings_of(connection: AmqpConnection) -> list[str]:
+    """Warnings about the server, as sentences; at most 2 s, then without the rest."""
+    found: list[str] = []
+    if (reason := connection.blocked) is not None:
+        found.append(_BLOCKED.format(reason=reason))
+    try:
+        async with asyncio.timeout(_WARNINGS_SECONDS):
+            found += await _on_delays(connection)
+    except (TimeoutError, BabelgateError):
+        # Other checks report a server that does not answer.
+        pass
+    return found
+
+
+async def queue_warnings(management: ManagementClient, names: Sequence[str], version: tuple[int, ...]) -> list[str]:
+    """Warnings about the settings of the queues ``names``, by their arguments and policies. A missing queue has none.
+
+    ``version`` of the server, as of the connection: newer ones have a delivery limit without any setting.
+    """
+    found = await asyncio.gather(*map(management.counts, names))
+    return [text for each in found if each is not None for text in _on_queue(each, version)]
+
+
+def _on_queue(queue: QueueCounts, version: tuple[int, ...]) -> list[str]:
+    name, found = queue.name, []
+    # Its messages go to the dead-letter exchange, if it has one.
+    fate = "moves to its dead-letter exchange" if queue.has_dead_letter_exchange else "drops"
+    if not queue.durable:
+        found.append(_TRANSIENT.format(queue=name))
+    if queue.auto_delete:
+        found.append(_AUTO_DELETE.format(queue=name))
+    if (expires := queue.number("expires")) is not None:
+        found.append(_EXPIRES.format(queue=name, seconds=expires / 1000))
+    if (ttl := queue.number("message-ttl")) is not None:
+        found.append(_TTL.format(queue=name, fate=fate, seconds=ttl / 1000))
+    limits = {limit: queue.number(limit) for limit in LENGTH_LIMITS}
+    given = " and ".join(f"{limit} {value}" for limit, value in limits.items() if value is not None)
+    if given and queue.overflow == "drop-head":
+        found.append(_DROP_HEAD.format(queue=name, fate=fate, limits=given))
+    if queue.type == "quorum" and not queue.has_dead_letter_exchange:
+        limit = queue.number("delivery-limit")
+        if limit is None and version >= LIMITED_BY_DEFAULT:
+            limit = DELIVERY_LIMIT
+        if limit is not None and limit >= 0:
+            found.append(_DROPS.format(queue=name, limit=limit))
+    return found
+
+
+async def _on_delays(connection: AmqpConnection) -> list[str]:
+    await connection.open()
+    version = connection.server_version
+    found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
+    channel = await connection.channel()
+    try:
+        declared = await channel.rpc.queue_declare(LOST, passive=True)
+        if declared.message_count:
+            found.append(_LOST.format(count=declared.message_count, queue=LOST))
+    except AMQPError:
+        # The queue is missing: no message was ever delayed here.
+        pass
+    finally:
+        await channel.close()
+    return found

@@ -1,0 +1,1 @@
+"""The layouts of queues in Redis. Only ``babelgate.brokers.redis`` imports them."""

@@ -1,0 +1,122 @@
+"""Sends messages in native batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from azure.servicebus._pyamqp.error import AMQPException
+from azure.servicebus._pyamqp.message import BatchMessage, Message, Properties
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.servicebus.client import ServiceBusConnections
+from babelgate.brokers.servicebus.message import Fields, Native, native
+from babelgate.errors import BabelgateError, BodyTooLarge, BrokerError, BrokerRejected, BrokerUnavailable
+from babelgate.runtime import turns
+
+_ENTRY_BYTES, _ENVELOPE_BYTES = 8, 512
+"""Bytes of a batch beside each message and beside all of them, at most."""
+
+_LEAST_SECONDS = 0.05
+
+_Ready = tuple[int, Native]
+"""The position of a message, and its native form."""
+
+_QUIET = logging.getLogger("azure.servicebus")
+
+
+async def publish(
+    connections: ServiceBusConnections, entity: str, messages: Sequence[Outgoing], make: Callable[[Outgoing], Fields]
+) -> list[Outcome]:
+    """Write ``messages`` to the queue ``entity``, with the native fields of ``make``; one outcome each, in order.
+
+    A batch is written whole or not at all, and has messages of one session or partition key, as a partitioned queue
+    takes no other. After a batch whose outcome is not known no later one is sent, so that none overtakes it.
+    """
+    outcomes: list[Outcome] = [None] * len(messages)
+    ready: list[_Ready] = []
+
+    def made(message: Outgoing) -> Native | BabelgateError:
+        try:
+            return native(message.body, make(message))
+        except ValueError as error:
+            return BrokerRejected(connections.broker, str(error))
+
+    for position, each in enumerate(await turns.mapped(made, messages, _size)):
+        if isinstance(each, BabelgateError):
+            outcomes[position] = each
+        else:
+            ready.append((position, each))
+    until = asyncio.get_running_loop().time() + connections.timeout_seconds
+    while ready:
+        left = until - asyncio.get_running_loop().time()
+        if left < _LEAST_SECONDS:
+            reason = f"the batches before this one took the {connections.timeout_seconds:g} s of the whole publish"
+            _fail(outcomes, ready, BrokerUnavailable(connections.broker, reason))
+            break
+        batch: list[int] = []
+        send = partial(_send, ready=ready, batch=batch, outcomes=outcomes)
+        try:
+            await connections.call("send", entity, send, writes=True, seconds=left)
+        except BrokerError as error:
+            for position in batch:
+                outcomes[position] = error.without_frames()
+            if batch and isinstance(error, BrokerRejected):
+                continue
+            reason = "an earlier batch failed, so this one was not sent"
+            _fail(outcomes, ready, BrokerUnavailable(connections.broker, reason) if batch else error)
+    return outcomes
+
+
+async def _send(sender: Any, ready: list[_Ready], batch: list[int], outcomes: list[Outcome]) -> None:
+    """Send the first of ``ready`` that fit together, which are moved from there to ``batch``."""
+    first = ready[0][1]
+    left = sender._max_batch_size_on_link - _ENVELOPE_BYTES
+    payloads: list[bytes] = []
+    while ready and ready[0][1].key == first.key:
+        left -= len(ready[0][1].payload) + _ENTRY_BYTES
+        if left < 0:
+            break
+        position, made = ready.pop(0)
+        batch.append(position)
+        payloads.append(made.payload)
+    if len(payloads) > 1:
+        # A partitioned queue finds the partition of a batch by these.
+        annotations = first.message.message_annotations or {}
+        annotations = {key: value for key, value in annotations.items() if key == b"x-opt-partition-key"}
+        given = first.message.properties or Properties()
+        properties = Properties(message_id=given.message_id, group_id=given.group_id)
+        await _write(
+            sender, BatchMessage(message_annotations=annotations or None, properties=properties, data=payloads)
+        )
+        return
+    if not payloads:
+        # Alone it may be larger than a batch.
+        batch.append(ready.pop(0)[0])
+    try:
+        await _write(sender, first.message)
+    except MessageSizeExceededError:
+        limit = sender._max_message_size_on_link
+        outcomes[batch[0]] = BodyTooLarge(actual=len(first.payload), limit=limit)
+
+
+async def _write(sender: Any, message: Message) -> None:
+    """Send and wait for the answer. Raises the client library's errors."""
+    try:
+        await sender._handler.send_message_async(message)
+    except AMQPException as error:
+        raise sender._amqp_transport.create_servicebus_exception(_QUIET, error) from error
+
+
+def _fail(outcomes: list[Outcome], ready: list[_Ready], error: BabelgateError) -> None:
+    for position, _ in ready:
+        outcomes[position] = error.without_frames()
+    ready.clear()
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.body)

@@ -1,0 +1,1 @@
+"""The command ``babelgate``. ``babelgate.__main__`` and ``babelgate.demo`` import it."""

@@ -1,0 +1,134 @@
+"""The JSON messages between gateways: settlements, their results, and errors by the name of their class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from babelgate import errors
+from babelgate.errors import BabelgateError, BrokerError, UnsupportedByBroker
+from babelgate.gateway.model import Action, Settlement, SettleResult
+from babelgate.jsontext import decoded
+
+IDENTITY_PATH = "/peer"
+SETTLE_PATH = "/peer/settle"
+METRICS_PATH = "/peer/metrics"
+MAX_CALL_BYTES = 33_554_432
+"""The largest body of one call: twice what a client may send in one request by default."""
+
+Answer = Sequence[SettleResult] | BabelgateError
+
+
+class Identity(Struct, frozen=True):
+    """The identity of the gateway at an address."""
+
+    incarnation: str
+
+
+class SettleCall(Struct, frozen=True, array_like=True):
+    """One settlement of leases of ``queue``; ``traceparent`` if it is traced."""
+
+    queue: str
+    settlement: Settlement
+    traceparent: str | None = None
+
+
+class _Error(Struct, frozen=True):
+    kind: str
+    detail: str
+    facts: dict[str, Any]
+
+
+class _Result(Struct, frozen=True, array_like=True):
+    index: int
+    action: Action
+    error: _Error | None
+    lease_expires_at: int | None
+    dead_lettered: bool = False
+
+
+_identities = msgspec.json.Decoder(Identity)
+_calls = msgspec.json.Decoder(list[SettleCall])
+_answers = msgspec.json.Decoder(list[list[_Result] | _Error])
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def _tree(root: type[BabelgateError]) -> Iterator[type[BabelgateError]]:
+    yield root
+    for below in root.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _tree(below)
+
+
+_CLASSES = {cls.__name__: cls for cls in _tree(BabelgateError)}
+
+
+def decode_identity(body: bytes) -> Identity:
+    """The identity in an answer. Raises msgspec.MsgspecError."""
+    return decoded(_identities, body)
+
+
+def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:
+    """One entry of a call's body."""
+    return _encoder.encode(SettleCall(queue, settlement, traceparent))
+
+
+def decode_calls(body: bytes) -> list[SettleCall]:
+    """The settlements of a call. Raises msgspec.MsgspecError."""
+    return decoded(_calls, body)
+
+
+def encode_answers(answers: Sequence[Answer]) -> bytes:
+    """The body of an answer: per settlement its results, or the error of the whole settlement."""
+    return _encoder.encode(
+        [
+            _written(answer)
+            if isinstance(answer, BabelgateError)
+            else [
+                _Result(
+                    each.index,
+                    each.action,
+                    _written(each.error) if each.error is not None else None,
+                    each.lease_expires_at,
+                    each.dead_lettered,
+                )
+                for each in answer
+            ]
+            for answer in answers
+        ]
+    )
+
+
+def decode_answers(body: bytes) -> list[Answer]:
+    """The results or the error of each settlement. Raises msgspec.MsgspecError."""
+    return [
+        _rebuilt(answer)
+        if isinstance(answer, _Error)
+        else [
+            SettleResult(
+                each.index,
+                each.action,
+                _rebuilt(each.error) if each.error is not None else None,
+                each.lease_expires_at,
+                each.dead_lettered,
+            )
+            for each in answer
+        ]
+        for answer in decoded(_answers, body)
+    ]
+
+
+def _written(error: BabelgateError) -> _Error:
+    facts = error.facts | {"code": error.problem_code} if isinstance(error, UnsupportedByBroker) else error.facts
+    return _Error(type(error).__name__, error.detail, facts)
+
+
+def _rebuilt(error: _Error) -> BabelgateError:
+    """The error as the peer raised it; an error of an unknown class becomes a BrokerError with the same text."""
+    try:
+        return _CLASSES[error.kind](**error.facts)
+    except (KeyError, TypeError):
+        return BrokerError(broker=str(error.facts.get("broker", "")), reason=error.detail)

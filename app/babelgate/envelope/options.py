@@ -1,0 +1,69 @@
+"""The options of a message: they say how it is published, and are not part of its body.
+
+They stand beside ``envelope`` in an entry, and beside ``job`` and ``data`` in a draft. A new option is a line of
+OPTIONS and a field of :class:`babelgate.envelope.contract.Publication`; the codec takes the names from here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from babelgate.envelope.broker_properties import property_problems
+from babelgate.envelope.contract import is_text
+from babelgate.errors import Problem
+from babelgate.jsontext import is_encodable, is_number, pointer
+
+IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
+"""The characters of a string in a structured field (RFC 9651, section 3.3.3); the length is the project's own."""
+
+MAX_ORDERING_KEY = 1_024
+"""Maximum characters of an ordering key; the project's own."""
+
+_HEADERS = "invalid_headers"
+
+
+def _delay_problems(value: Any) -> Iterator[Problem]:
+    if not is_number(value, 0):
+        yield Problem("/delay_seconds", "invalid_delay", "delay_seconds must be a finite number, 0 or more.")
+
+
+def _ordering_key_problems(value: Any) -> Iterator[Problem]:
+    if not (is_text(value) and len(value) <= MAX_ORDERING_KEY and is_encodable(value)):
+        detail = f"ordering_key must be a string of 1 to {MAX_ORDERING_KEY} characters that is not blank."
+        yield Problem("/ordering_key", "invalid_ordering_key", detail)
+
+
+def _header_problems(value: Any) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield Problem("/headers", _HEADERS, "headers must be an object of strings.")
+        return
+    for name, text in value.items():
+        if not is_text(name) or not is_encodable(name):
+            yield Problem("/headers", _HEADERS, "The name of a header must not be blank.")
+        elif not isinstance(text, str) or not text or not is_encodable(text):
+            detail = "The value of a header must be a string that is not empty."
+            yield Problem(pointer("headers", name), _HEADERS, detail)
+
+
+def _idempotency_key_problems(value: Any) -> Iterator[Problem]:
+    if not (isinstance(value, str) and IDEMPOTENCY_KEY.fullmatch(value)):
+        detail = "idempotency_key must be a string of 1 to 255 printable ASCII characters."
+        yield Problem("/idempotency_key", "invalid_idempotency_key", detail)
+
+
+OPTIONS: Final[Mapping[str, Callable[[Any], Iterator[Problem]]]] = {
+    "delay_seconds": _delay_problems,
+    "ordering_key": _ordering_key_problems,
+    "headers": _header_problems,
+    "idempotency_key": _idempotency_key_problems,
+    "broker_properties": property_problems,
+}
+"""The problems of a value of each option. The value null stands for an option that is not given."""
+
+
+def option_problems(given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the problems of the options ``given``, none of which is None."""
+    for name, value in given.items():
+        yield from OPTIONS[name](value)

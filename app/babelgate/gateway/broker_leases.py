@@ -1,0 +1,45 @@
+"""Manages leases that the broker keeps, with the bodies of their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, Outcome
+from babelgate.errors import BabelgateError
+from babelgate.gateway.lease_manager import FailedDelivery
+from babelgate.gateway.routing import Route, offering
+
+
+class BrokerLeaseManager:
+    """For brokers that keep deadlines and bodies: every operation is one native call, possible from any process."""
+
+    busy = False
+    held = None
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._binding, self._native = route.binding, route.native
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        return deliveries
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._binding.ack(self._native, handles)
+
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
+        return await self._binding.release(self._native, [each.handle for each in failed], delay_seconds, failed=True)
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._binding.release(self._native, handles, 0, failed=False)
+
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
+        return await offering(self._route, DeadLetters).dead_letter(self._native, letters)
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        return await self._binding.extend(self._native, handles, lease_seconds)
+
+    async def idle(self) -> None:
+        return
+
+    def close(self) -> None:
+        return

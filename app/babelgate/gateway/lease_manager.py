@@ -1,0 +1,389 @@
+"""Lease managers: keep the leases of a queue in its broker or in this process, and end them accordingly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence, Set
+from functools import partial
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome
+from babelgate.brokers.errors import failure_for_each
+from babelgate.clock import Clock, steady_ms
+from babelgate.envelope import Limits, Poison, Received
+from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
+from babelgate.gateway.lease_table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
+from babelgate.gateway.republish import publish_again, publish_dead_letters, unconfirmed, unproven
+from babelgate.gateway.routing import Route, offering
+from babelgate.observe.events import Event, Facts, Observe
+from babelgate.observe.logs import get_logger
+from babelgate.runtime import turns
+
+LEASE_EXPIRED = "lease expired"
+"""The error of an attempt that ended without a report from the consumer."""
+
+ATTEMPTS_EXHAUSTED = "attempts exhausted"
+"""The error of a message whose attempts are spent although no lease of it is known to have expired: it arrived with
+them from another program, or the queue's ``max_attempts`` is lower than before."""
+
+log = get_logger("babelgate.keeping")
+
+Request = TypeVar("Request", LastFailure, DeadLetterRequest)
+"""Why a message is replaced by a copy."""
+
+EXPIRING = 100
+"""Maximum leases of one queue expired per batch, so that losing many consumers at once causes no unbounded burst of
+copies."""
+
+
+class FailedDelivery(Struct, frozen=True):
+    """A delivery to be delivered again, and its ``failure``."""
+
+    handle: str
+    failure: LastFailure
+
+
+class _ExpiredAttempt(Struct, frozen=True):
+    """The attempt of an expired lease: the ``facts`` before it, and the failed ``attempts`` with it; 0 where the body
+    cannot count them. ``is_last``: the message is dead-lettered here. ``is_copied``: that or the retry is a copy."""
+
+    held: HeldLease
+    facts: Facts
+    attempts: int = 0
+    is_last: bool = False
+    is_copied: bool = False
+
+
+class LeaseManager(Protocol):
+    """Ends and extends the leases of one queue. A call has at most as many items as the broker's native batch.
+
+    Outcomes are in the order of the items. A BabelgateError that is raised applies to all items.
+    """
+
+    @property
+    def busy(self) -> bool:
+        """Whether this process keeps leases of the queue."""
+
+    @property
+    def held(self) -> int | None:
+        """Number of leases that this process keeps; None where the broker keeps them."""
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        """Start the leases of reserved deliveries; returns the deliveries with their deadlines."""
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Remove these messages. A second ack of the same message succeeds."""
+
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
+        """Make available again after ``delay_seconds``; counts as a failed attempt."""
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Make available again at once; not counted."""
+
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
+        """Move to the dead-letter queue."""
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        """The new deadlines in Unix ms, counted from now."""
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+
+    def close(self) -> None:
+        """Stop expiring leases; deliveries that are still held stay with the broker."""
+
+
+def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
+    """The facts of the message of ``delivery``, with its reconciled ``attempts``."""
+    return Facts(
+        attempts,
+        received.id,
+        received.trace_id,
+        received.job,
+        received.created_at,
+        received.lang,
+        len(delivery.body),
+        delivery.headers.get("traceparent"),
+    )
+
+
+class GatewayLeaseManager:
+    """For brokers that keep no lease of a given duration: this process keeps deadlines and bodies.
+
+    An operation that the broker lacks is replaced by a copy: publish it, wait for the confirm, ack the original. A
+    process that stops before the ack leaves the message twice; it is never lost. An expired lease is a failed attempt.
+    Where the broker lets any process settle, this one settles for the others, too, as far as that needs no body.
+
+    Deadlines are by ``steady_clock``; ``clock`` is that of ``lease_expires_at``.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        broker_usage: BrokerUsage,
+        limits: Limits,
+        clock: Clock,
+        observe: Observe,
+        steady_clock: Clock = steady_ms,
+    ) -> None:
+        self._route = route
+        self._binding, self._native = route.binding, route.native
+        self._limits = limits
+        self._clock = clock
+        self._steady_clock = steady_clock
+        self._observe = observe
+        self._shared = route.capabilities.ack_scope == "anywhere"
+        self._table = LeaseTable(broker_usage, steady_clock, route.outstanding, self._due, shared=self._shared)
+        self._expiring: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether leases are held or being expired."""
+        return len(self._table) > 0 or self._expiring is not None
+
+    @property
+    def held(self) -> int:
+        """Number of leases held."""
+        return len(self._table)
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        since, length = self._steady_clock(), round(lease_seconds * 1000)
+        expires_at = self._clock() + length
+        kept = [replace(delivery, lease_expires_at=expires_at) for delivery in deliveries]
+        for delivery in kept:
+            self._table.hold(delivery, since, since + length)
+        return kept
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._table.settle(handles, self._ack, acking=True)
+
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
+        failures = {each.handle: each.failure for each in failed}
+
+        async def again(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+            return await self._again([(held, failures[held.handle]) for held in claimed], delay_seconds)
+
+        return await self._table.settle([each.handle for each in failed], again)
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._table.settle(handles, self._give_back)
+
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
+        by_handle = {letter.handle: letter for letter in letters}
+
+        async def move(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+            return await self._dead_letter([(held, by_handle[held.handle]) for held in claimed])
+
+        return await self._table.settle([letter.handle for letter in letters], move)
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        found = await self._table.find(handles)
+        length = round(lease_seconds * 1000)
+        elsewhere = [handle for handle in handles if self._shared and not self._table.is_known(handle)]
+        ends = iter(await self._binding.extend(self._native, elsewhere, lease_seconds) if elsewhere else ())
+        others = dict(zip(elsewhere, ends, strict=True))
+        return [
+            others.get(handle) or LeaseLost() if held is None else self._prolong(held, length)
+            for handle, held in zip(handles, found, strict=True)
+        ]
+
+    async def idle(self) -> None:
+        if self._expiring is not None:
+            await asyncio.wait([self._expiring])
+        await self._table.idle()
+
+    def close(self) -> None:
+        self._table.close()
+
+    async def expire(self) -> None:
+        """End all leases past their deadline: each is a failed attempt, and its message becomes available again.
+
+        Of a message that was copied the original is acked again.
+        """
+        facts: dict[str, Facts] = {}
+
+        async def end_expired(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+            copied = [held for held in claimed if held.copied]
+            outcomes = await _outcomes_by_handle(copied, self._ack(copied)) if copied else {}
+            left = [held for held in claimed if not held.copied]
+            for held in left:
+                held.expired = True
+            inspected = await turns.mapped(self._inspected, left, size=lambda held: len(held.delivery.body))
+            known = [self._facts(held.delivery, each) for held, each in zip(left, inspected, strict=True)]
+            ended, unanswered = await self._end_expired(left, known)
+            for held, each in zip(left, known, strict=True):
+                # Without an answer another process may have acked the message.
+                if not held.reported and held.handle not in unanswered:
+                    held.reported = True
+                    facts[held.handle] = each
+            outcomes |= ended
+            return [outcomes[held.handle] for held in claimed]
+
+        while handles := self._table.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
+            outcomes = await self._table.settle(handles, end_expired, expiring=True)
+            # Each lease is reported once, also if its message could not be returned yet. A lost lease ended earlier.
+            expired = [
+                facts.pop(handle)
+                for handle, outcome in zip(handles, outcomes, strict=True)
+                if handle in facts and not isinstance(outcome, LeaseLost)
+            ]
+            if expired:
+                route = self._route
+                self._observe(Event("lease_expired", route.queue, route.broker, len(expired), messages=expired))
+
+    def _due(self) -> None:
+        if self._expiring is None:
+            self._expiring = asyncio.get_running_loop().create_task(self._expire())
+
+    async def _expire(self) -> None:
+        try:
+            await self.expire()
+        except Exception:
+            log.exception("ending leases failed", queue=self._route.queue, broker=self._route.broker)
+        finally:
+            self._expiring = None
+
+    def _prolong(self, held: HeldLease, length: int) -> int | BabelgateError:
+        now = self._steady_clock()
+        longest = held.since + round(self._route.capabilities.max_lease_seconds * 1000)
+        if now + length > longest:
+            left = max(longest - now, 0) / 1000
+            return UnsupportedByBroker(
+                code="lease_too_long",
+                pointer="/lease_seconds",
+                reason=f"The broker {self._route.broker!r} leaves this lease {left:.15g} s more, all extends included.",
+                maximum=left,
+            )
+        self._table.prolong(held, now + length)
+        return self._clock() + length
+
+    async def _ack(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+        return await self._binding.ack(self._native, [held.handle for held in claimed])
+
+    async def _give_back(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+        return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
+
+    def _copies(self, held: HeldLease, delay_seconds: float) -> bool:
+        """Whether a retry after ``delay_seconds`` is a copy."""
+        return held.delivery.is_uncounted or not self._route.releases_natively(delay_seconds)
+
+    async def _again(
+        self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool = False
+    ) -> Sequence[Outcome]:
+        native = [held for held, _ in failed if not self._copies(held, delay_seconds)]
+        outcomes: dict[str, Outcome] = {}
+        if native:
+            handles = [held.handle for held in native]
+            release = self._binding.release(self._native, handles, delay_seconds, failed=True)
+            outcomes |= await _outcomes_by_handle(native, release)
+        copied = [each for each in failed if each[0].handle not in outcomes]
+        if copied:
+            publish = partial(publish_again, self._route, delay_seconds=delay_seconds, proven=proven)
+            outcomes |= await _outcomes_by_handle([held for held, _ in copied], _of_those_held(copied, publish))
+        return [outcomes[held.handle] for held, _ in failed]
+
+    async def _end_expired(
+        self, claimed: Sequence[HeldLease], known: Sequence[Facts]
+    ) -> tuple[dict[str, Outcome], Set[str]]:
+        """End expired leases: by a counted release or copy, else by returning the original uncounted. Returns the
+        outcomes by handle, and the handles of which the broker has not said whose they are.
+
+        ``known``: the facts of each, with the failed attempts before this one; None for a body in which they cannot be
+        counted. A broker that counts by itself keeps no reason, so the last attempt is dead-lettered here.
+
+        What is not known waits for an answer: without a proof nothing is copied or returned, and an original whose copy
+        may exist is returned later, by itself.
+        """
+        expired = [self._expired_attempt(*each) for each in zip(claimed, known, strict=True)]
+        copied = [each.held for each in expired if each.is_copied]
+        outcomes: dict[str, Outcome] = {}
+        if copied:
+            outcomes |= await unproven(self._route, copied, expired=True)
+        unanswered = {handle for handle, error in outcomes.items() if not isinstance(error, LeaseLost)}
+        outcomes |= {held.handle: unconfirmed(self._route) for held in claimed if held.later is not None}
+        left = [each for each in expired if each.attempts and each.held.handle not in outcomes and not each.held.unsure]
+        if failed := [each for each in left if not each.is_last]:
+            reasons = [(each.held, LastFailure(each.attempts, LEASE_EXPIRED, expired=True)) for each in failed]
+            outcomes |= await _outcomes_by_handle([each.held for each in failed], self._again(reasons, 0, proven=True))
+        if last := [each for each in left if each.is_last]:
+            outcomes |= await _outcomes_by_handle([each.held for each in last], self._dead_letter_expired(last))
+        waiting = unanswered | {handle for handle, each in outcomes.items() if isinstance(each, OutcomeUnknown)}
+        rest = [
+            held
+            for held in claimed
+            if outcomes.get(held.handle, LeaseLost) is not None and not held.copied and held.handle not in waiting
+        ]
+        if rest:
+            outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
+        for held in claimed:
+            held.deadline = self._steady_clock() + TRY_AGAIN_MS
+        return outcomes, unanswered
+
+    def _expired_attempt(self, held: HeldLease, facts: Facts) -> _ExpiredAttempt:
+        if facts.attempts is None:
+            return _ExpiredAttempt(held, facts)
+        attempts, route = facts.attempts + 1, self._route
+        is_last = route.releases_natively(0) and attempts >= route.policy.max_attempts
+        is_copied = not route.dead_letters_natively if is_last else self._copies(held, 0)
+        return _ExpiredAttempt(held, facts, attempts, is_last, is_copied and held.later is None)
+
+    async def _dead_letter_expired(self, last: Sequence[_ExpiredAttempt]) -> Sequence[Outcome]:
+        """Dead-letter deliveries whose last attempt has ended by expiry."""
+        route, now = self._route, self._clock()
+        letters = []
+        for each in last:
+            block = envelope.dead_letter_block("failed", route.queue, each.attempts, now, error=LEASE_EXPIRED)
+            letters.append((each.held, DeadLetterRequest(each.held.handle, block)))
+        outcomes = await self._dead_letter(letters, proven=True)
+        for each, outcome in zip(last, outcomes, strict=True):
+            if outcome is None:
+                facts, bodies = replace(each.facts, attempts=each.attempts), (each.held.delivery.body,)
+                event = Event(
+                    "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=bodies
+                )
+                self._observe(event)
+        return outcomes
+
+    def _inspected(self, held: HeldLease) -> Received | None:
+        try:
+            return envelope.inspect(held.delivery.body, self._limits)
+        except Poison:
+            return None
+
+    def _facts(self, delivery: Delivery, received: Received | None) -> Facts:
+        if received is None:
+            return Facts(size=len(delivery.body))
+        attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
+        return facts_of(delivery, received, attempts)
+
+    async def _dead_letter(
+        self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool = False
+    ) -> Sequence[Outcome]:
+        if self._route.dead_letters_natively:
+            dead_letters = offering(self._route, DeadLetters)
+            return await dead_letters.dead_letter(self._native, [letter for _, letter in letters])
+        return await _of_those_held(letters, partial(publish_dead_letters, self._route, proven=proven))
+
+
+async def _of_those_held(
+    requests: Sequence[tuple[HeldLease, Request]],
+    act: Callable[[Sequence[tuple[HeldLease, Request]]], Awaitable[Sequence[Outcome]]],
+) -> Sequence[Outcome]:
+    """One outcome each: that of ``act``, which needs the body, and LeaseLost where another process has it."""
+    held = [each for each in requests if not each[0].adopted]
+    outcomes = iter(await act(held) if held else ())
+    return [LeaseLost() if lease.adopted else next(outcomes) for lease, _ in requests]
+
+
+async def _outcomes_by_handle(held: Sequence[HeldLease], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
+    """The outcomes of ``call`` by handle. An error of ``call`` applies to all."""
+    outcomes: Sequence[Outcome]
+    try:
+        outcomes = await call
+    except BabelgateError as error:
+        outcomes = failure_for_each(error, len(held))
+    return {each.handle: outcome for each, outcome in zip(held, outcomes, strict=True)}

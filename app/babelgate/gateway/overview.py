@@ -1,0 +1,248 @@
+"""Information about queues and brokers for operators."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+
+from babelgate.brokers.batching import batches
+from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
+from babelgate.brokers.registry import driver
+from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.idempotency import KeyStores
+from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
+from babelgate.gateway.names import QUEUE_NAME
+from babelgate.gateway.outages import Outages
+from babelgate.gateway.route_warnings import broker_warnings, warnings_of
+from babelgate.gateway.routing import Route, Router, affordable, offering
+from babelgate.gateway.runtimes import QueueRuntimes
+from babelgate.runtime import turns
+from babelgate.runtime.cache import Cache
+
+_QUERIED_AT_ONCE = 100
+"""Number of queues whose counts are read from the brokers at a time."""
+
+_WARNED_SECONDS = 30.0
+"""How long the warnings about a queue are reused: programs that scale consumers read a queue every few seconds."""
+
+_WARNED_BYTES = 4 * 1024 * 1024
+_WARNED_ENTRY_BYTES = 8_192
+"""Of the warnings about a queue: at most about twenty sentences, each once."""
+
+
+class Overview:
+    """The read operations for operators. All but ``missing`` check the right of their Caller (raise Forbidden)."""
+
+    def __init__(
+        self,
+        router: Router,
+        bindings: Mapping[str, Binding],
+        required: frozenset[str],
+        urls: Mapping[str, str],
+        keys: KeyStores,
+        runtimes: QueueRuntimes,
+        outages: Outages,
+    ) -> None:
+        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``runtimes``: of
+        the queues that this process has used."""
+        self._outages = outages
+        self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
+        self._runtimes = runtimes
+        self._router = router
+        self._keys = keys
+        self._bindings = bindings
+        self._required = required
+        self._urls = urls
+
+    async def queues(self, caller: Caller, limit: int, cursor: str | None) -> tuple[list[QueueInfo], str | None]:
+        """A page of the known queues on which the caller has any right, by name; the cursor after it (None: no more).
+
+        Known are the queues that are configured by name, listed by a broker, or used by this process. ``cursor``: the
+        name of the last queue of the page before. Raises InvalidParameter for another text.
+        """
+        if cursor is not None and not QUEUE_NAME.fullmatch(cursor):
+            raise InvalidParameter(name="cursor", reason="it is not the next_cursor of a list of queues")
+        sources = await known_queues(self._router, self._bindings, self._runtimes.queues())
+        later = sorted(name for name in sources if cursor is None or name > cursor)
+        rights = await turns.mapped(caller.rights, later)
+        names = [name for name, granted in zip(later, rights, strict=True) if granted]
+        found: list[QueueInfo] = []
+        for batch in batches(names[:limit], _QUERIED_AT_ONCE):
+            infos = await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in batch))
+            found += [replace(info, source=sources[info.queue]) for info in infos]
+        return found, found[-1].queue if len(names) > limit else None
+
+    async def queue(self, caller: Caller, queue: str) -> QueueInfo:
+        """One queue. Raises InvalidParameter, Forbidden, QueueNotFound, and the broker's error."""
+        caller.require_any(queue)
+        route = self._router.route(queue)
+        info, warnings = await asyncio.gather(self._info(route, strict=True), self._warnings(route))
+        return replace(info, warnings=warnings)
+
+    async def brokers(self, caller: Caller) -> list[BrokerInfo]:
+        """The brokers of :meth:`managed`, each queried for at most 2 s; needs the right to manage some queue."""
+        caller.require_anywhere(Right.MANAGE)
+        names = self.managed(caller)
+        queries = (
+            broker_info(
+                binding,
+                self._urls.get(name, ""),
+                name in self._required,
+                self.routes_to(name),
+                self._outages.circuits[name].is_open,
+                self._outages.storage(name),
+            )
+            for name, binding in self._bindings.items()
+            if name in names
+        )
+        return list(await asyncio.gather(*queries))
+
+    def routes_to(self, broker: str) -> list[Route]:
+        """The routes to ``broker`` of the queues that are configured by name or have a runtime in this process."""
+        routes = {name: self._router.route(name) for name in self._router.configured()}
+        routes |= {runtime.route.queue: runtime.route for runtime in self._runtimes}
+        return [route for route in routes.values() if route.broker == broker]
+
+    def managed(self, caller: Caller) -> frozenset[str]:
+        """The brokers of the queues that ``caller`` may manage; all brokers for a caller who may manage every queue.
+
+        Only names and patterns of the routes and of the caller's rights are compared, not queues. A pattern counts
+        when the caller may manage all queues that match it; its broker is that of the first route that matches all of
+        them. A route that shares only some names with a right does not count.
+        """
+        if Right.MANAGE in caller.rights("*"):
+            return frozenset(self._bindings)
+        names = {*caller.patterns(Right.MANAGE), *(rule.match for rule in self._router.rules)}
+        rules = [self._router.rule(name) for name in names if Right.MANAGE in caller.rights(name)]
+        return frozenset(rule.binding.name for rule in rules if rule is not None)
+
+    async def _info(self, route: Route, *, strict: bool) -> QueueInfo:
+        """The queue with its counts. If its broker is down: raises BrokerError if ``strict``, else without counts."""
+        try:
+            stats = await route.binding.stats(route.native)
+        except BrokerError:
+            if strict:
+                raise
+            stats = QueueStats()
+        return QueueInfo(
+            queue=route.queue,
+            broker=route.broker,
+            native_name=route.native.name,
+            dead_letter_queue=route.native.dead_letters,
+            stored_as=route.native.stored_as,
+            stats=stats,
+            capabilities=route.capabilities,
+            policy=asdict(route.policy),
+            idempotency=self._keys.info(route),
+        )
+
+    async def _warnings(self, route: Route) -> Sequence[str]:
+        """The warnings about the settings of the queue, asked for at most every _WARNED_SECONDS."""
+        now, known = time.monotonic(), self._warned.get(route.queue)
+        if known is not None and now - known[0] < _WARNED_SECONDS:
+            return known[1]
+        found = await warnings_of(route)
+        self._warned.keep(route.queue, (now, found))
+        return found
+
+    async def missing(self) -> list[str]:
+        """The required brokers that do not answer a ping; takes at most 2 s."""
+
+        async def answers(name: str) -> bool:
+            try:
+                await self._bindings[name].ping()
+            except BabelgateError:
+                return False
+            return True
+
+        names = sorted(self._required)
+        return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
+
+
+async def count_purge(route: Route, counts: Sequence[str]) -> int:
+    """The number of messages that a purge would remove: the sum of ``counts``, fields of the queue's stats.
+
+    Raises UnsupportedByBroker if the broker does not report one of them, or if there are none.
+    """
+    stats = await route.binding.stats(route.native)
+    found: list[int | None] = [getattr(stats, name) for name in counts]
+    known = [count for count in found if count is not None]
+    if not found or len(known) < len(found):
+        reason = f"The broker {route.broker!r} cannot count what a purge of {route.queue!r} would remove."
+        raise UnsupportedByBroker(code="unsupported_by_broker", pointer="/dry_run", reason=reason)
+    return sum(known)
+
+
+async def peek(route: Route, limit: int) -> Sequence[Peeked]:
+    """Up to ``limit`` ready messages, fewer where these are large. Raises UnsupportedByBroker."""
+    peeks, few = offering(route, Peeks), affordable(0, 0)
+    found = await peeks.peek(route.native, min(limit, few))
+    if len(found) == few < limit:
+        size = sum(len(message.body) for message in found)
+        found = await peeks.peek(route.native, min(limit, affordable(len(found), size)))
+    return found
+
+
+async def known_queues(
+    router: Router, bindings: Mapping[str, Binding], used: Iterable[str], *, foreign: bool = True
+) -> dict[str, Source]:
+    """The queues that are known, and from where. The configuration comes first, then the brokers, then ``used``.
+
+    Without ``foreign`` the lists of brokers count only if they contain no queues of other programs. A broker that is
+    down adds nothing. The process has a bounded number of ``used`` queues, and a broker's list is bounded by its
+    binding.
+    """
+    sources: dict[str, Source] = dict.fromkeys(router.configured(), "configured")
+    for binding in bindings.values():
+        if isinstance(binding, Lists) and (foreign or not binding.lists_foreign):
+            try:
+                listed = await binding.queues()
+            except BrokerError:
+                continue
+            queues = await turns.mapped(partial(router.queue_of, binding), listed)
+            found = {queue: name for queue, name in zip(queues, listed, strict=True) if queue is not None}
+            # The default may lead to the dead-letter queue of another route, as to any other queue.
+            dead = set(await turns.mapped(partial(_dead_letters_of, router, binding), [*sources, *found]))
+            sources |= {queue: "broker" for queue, name in found.items() if name not in dead and queue not in sources}
+    for queue in used:
+        sources.setdefault(queue, "process")
+    return sources
+
+
+def _dead_letters_of(router: Router, binding: Binding, queue: str) -> str | None:
+    """The native name of the dead-letter queue of ``queue``, if that is routed to ``binding`` and has one."""
+    route = router.route(queue)
+    return route.native.dead_letters if route.binding is binding else None
+
+
+async def broker_info(
+    binding: Binding,
+    url: str,
+    required: bool,
+    routes: Sequence[Route] = (),
+    is_open: bool = False,
+    refused: str | None = None,
+) -> BrokerInfo:
+    """The broker with its state and warnings, queried for at most 2 s. ``is_open``: its circuit is. ``refused``: why
+    its storage has refused a call within the last minute."""
+    detail, warnings = None, []
+    try:
+        await binding.ping()
+        warnings = await broker_warnings(binding, routes)
+    except BabelgateError as error:
+        detail = error.detail
+    return BrokerInfo(
+        broker=binding.name,
+        kind=driver(binding.name, url).kind if url else "",
+        url=url,
+        required=required,
+        up=detail is None,
+        circuit="open" if is_open else "closed",
+        detail=detail,
+        warnings=warnings if refused is None else [refused, *warnings],
+        capabilities=binding.capabilities(binding.native_queue("any", {})),
+    )

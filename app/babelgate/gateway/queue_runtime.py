@@ -1,0 +1,339 @@
+"""The run-time state that one process keeps for one queue: its batchers, its receives and its leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
+
+from babelgate.brokers.batcher import Batcher, Budget
+from babelgate.brokers.binding import Delivery, Outcome, Outgoing
+from babelgate.clock import Clock
+from babelgate.envelope import Limits, Publication
+from babelgate.envelope.broker_properties import contradictions, read_properties
+from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
+from babelgate.gateway.ack_tokens import Lease
+from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
+from babelgate.gateway.broker_leases import BrokerLeaseManager
+from babelgate.gateway.deliver import Deliverer
+from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores
+from babelgate.gateway.idempotency import KeyedResult as Published
+from babelgate.gateway.lease_manager import GatewayLeaseManager, LeaseManager
+from babelgate.gateway.lease_table import BrokerUsage
+from babelgate.gateway.model import KeysInfo
+from babelgate.gateway.outages import Outages
+from babelgate.gateway.receive import Inspector, Receiver
+from babelgate.gateway.routing import Route
+from babelgate.gateway.shared_leases import SharedLeaseManager
+from babelgate.observe.events import Observe
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+from babelgate.runtime.background import BackgroundTasks
+
+PUBLISH_SECONDS = 0.1
+"""Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
+
+Given = TypeVar("Given", str, float, Mapping[str, Any])
+
+_throttled = LogThrottle(get_logger("babelgate.lanes"))
+
+
+class Shared(Struct, frozen=True):
+    """What the runtimes of all queues of a process share."""
+
+    limits: Limits
+    clock: Clock
+    observe: Observe
+    keys: KeyStores
+    outages: Outages
+    deliverer: Deliverer
+
+
+class KeyedSender:
+    """Publishes messages with idempotency keys to one queue."""
+
+    def __init__(self, calls: BrokerCalls, keys: KeyStores) -> None:
+        self._calls = calls
+        self._once = IdempotentPublisher(calls.route, keys, calls.send, calls.send_once)
+        self._running: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is in flight."""
+        return bool(self._running)
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        await self._running.wait()
+
+    async def publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        """Publish as one batch the messages whose keys are new, and report them.
+
+        The work is not cancelled with its caller: a key would stay reserved.
+        """
+        return await asyncio.shield(self._running.start(self._publish(pendings)))
+
+    async def _publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        results = await self._once.publish([(pending.outgoing, pending.claim) for pending in pendings])
+        self._calls.report_accepted(pendings, results)
+        return results
+
+
+class _Part(Protocol):
+    @property
+    def busy(self) -> bool: ...
+    async def idle(self) -> None: ...
+
+
+_PARTS = ("publisher", "keyed_publisher", "keyed_sender", "receiver", "acker", "lease_manager")
+"""The parts of a runtime in the order in which they become idle. Each is made by its first use: most of many queues are
+only published to, or only received from."""
+
+
+class QueueRuntime:
+    """The queue's batched publishes and acks, its waiting receives and its lease manager.
+
+    None of its parts has a reference to it or to a part that has a reference back, so that it is freed with the last
+    reference. A cycle would keep it until the garbage collector finds it, and thousands of them stop the process for a
+    second.
+    """
+
+    def __init__(self, route: Route, broker_usage: BrokerUsage, shared: Shared) -> None:
+        """``broker_usage``: the leases that this process keeps of the route's broker.
+
+        Raises UnsupportedByBroker if the binding lacks what the leases of the queue need.
+        """
+        self.route = route
+        self.calls = BrokerCalls(route, shared.observe, shared.outages)
+        self.circuit = self.calls.circuit
+        self.used = False
+        """Whether it was used since :class:`babelgate.gateway.runtimes.QueueRuntimes` last looked for idle ones."""
+        self._broker_usage = broker_usage
+        self._shared = shared
+        self._stopped = False
+
+    @cached_property
+    def publisher(self) -> Batcher[PendingPublish, Outcome]:
+        """Publishes messages without idempotency keys."""
+        return Batcher(self.calls.publish, self._max_batch, PUBLISH_SECONDS, _sizes_of, self._budget, self.circuit)
+
+    @cached_property
+    def keyed_publisher(self) -> Batcher[PendingPublish, Published]:
+        """Publishes messages of which some have idempotency keys."""
+        return Batcher(
+            self.keyed_sender.publish, self._max_batch, PUBLISH_SECONDS, _sizes_of, self._budget, self.circuit
+        )
+
+    @cached_property
+    def keyed_sender(self) -> KeyedSender:
+        """Publishes the batches of messages with idempotency keys."""
+        return KeyedSender(self.calls, self._shared.keys)
+
+    @cached_property
+    def acker(self) -> Batcher[Lease, Outcome]:
+        """Acks single messages."""
+        calls, lease_manager = self.calls, self.lease_manager
+
+        async def ack(leases: list[Lease]) -> Sequence[Outcome]:
+            handles = [lease.handle for lease in leases]
+            outcomes = await calls.timed("ack", lease_manager.ack(handles), len(handles), coalesced=True)
+            calls.report_settled("ack", leases, outcomes)
+            return outcomes
+
+        return Batcher(ack, self._max_batch, budget=self._budget, circuit=self.circuit)
+
+    @cached_property
+    def receiver(self) -> Receiver:
+        """The receives of the queue."""
+        calls, lease_manager, broker_usage = self.calls, self.lease_manager, self._broker_usage
+
+        async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
+            # Fewer leases may have been held when the waiting receives were admitted.
+            broker_usage.check()
+            route = calls.route
+            limit = min(limit, route.capabilities.max_batch)
+            reserving = route.binding.reserve(route.native, limit, wait_seconds, lease_seconds)
+            return lease_manager.keep(await calls.timed("receive", reserving), lease_seconds)
+
+        route, shared = self.route, self._shared
+        inspector = Inspector(route, lease_manager, shared.limits, shared.clock, shared.observe)
+        hand_out = partial(shared.deliverer.hand_out, route)
+        receiver = Receiver(reserve, inspector.inspect, hand_out, partial(_give_back, route, lease_manager))
+        if self._stopped:
+            receiver.stop()
+        return receiver
+
+    @cached_property
+    def lease_manager(self) -> LeaseManager:
+        """The leases of the queue."""
+        shared = self._shared
+        return lease_manager_of(self.route, self._broker_usage, shared.limits, shared.clock, shared.observe)
+
+    @property
+    def _max_batch(self) -> int:
+        return self.route.capabilities.max_batch
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(self.route.broker, self.route.binding.timeout_seconds)
+
+    def _made(self) -> list[_Part]:
+        """The parts that were used."""
+        made = vars(self)
+        return [made[name] for name in _PARTS if name in made]
+
+    @property
+    def busy(self) -> bool:
+        """Whether an operation is in flight or waiting, or a lease is held."""
+        return any(part.busy for part in self._made())
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a publish would wait too long for its batch."""
+        made = vars(self)
+        if "publisher" in made and self.publisher.crowded:
+            return True
+        return "keyed_publisher" in made and self.keyed_publisher.crowded
+
+    @property
+    def waiters(self) -> int:
+        """How many receives are waiting now."""
+        return self.receiver.waiters if "receiver" in vars(self) else 0
+
+    @property
+    def held(self) -> int | None:
+        """Number of leases that this process keeps; None where the broker keeps them."""
+        if "lease_manager" in vars(self):
+            return self.lease_manager.held
+        return 0 if self.route.capabilities.lease_keeper == "gateway" else None
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        for part in self._made():
+            await part.idle()
+
+    def stop_receives(self) -> None:
+        """End all waiting receives now, with an empty list; later receives do not wait."""
+        self._stopped = True
+        if "receiver" in vars(self):
+            self.receiver.stop()
+
+    def stop_timers(self) -> None:
+        """Cancel the timers, each of which would keep a part of a runtime that is not busy until it is due."""
+        made = vars(self)
+        for name in ("publisher", "keyed_publisher", "acker", "lease_manager"):
+            if name in made:
+                made[name].close()
+
+    async def close(self) -> None:
+        """Finish all operations in flight; after that no lease kept by this process expires."""
+        await self.idle()
+        self.stop_timers()
+        await self.idle()
+
+    def submit(self, pending: PendingPublish) -> asyncio.Future[Published]:
+        """The future of the result of ``pending``, which is published with others. Raises Overloaded, and
+        BrokerUnavailable while the circuit is open."""
+        publisher: Any = self.publisher if pending.claim is None else self.keyed_publisher
+        submitted: asyncio.Future[Published] = publisher.submit(pending)
+        return submitted
+
+    def require_keys(self) -> None:
+        """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""
+        self._shared.keys.store(self.route)
+
+    @property
+    def keys_info(self) -> KeysInfo | None:
+        """How the idempotency keys of this queue are kept; None if no store keeps them."""
+        return self._shared.keys.info(self.route)
+
+    def outgoing(
+        self,
+        publication: Publication,
+        delay_seconds: float | None,
+        ordering_key: str | None,
+        broker_properties: Mapping[str, Any] | None = None,
+    ) -> Outgoing:
+        """The message to send. ``delay_seconds``, ``ordering_key`` and ``broker_properties`` (in the types of
+        :func:`read_properties`) are those of the request, beside the body's own.
+
+        Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker cannot carry it, and EnvelopeError
+        if request and body differ.
+        """
+        route = self.route
+        delay, key = publication.delay_seconds, publication.ordering_key
+        if delay_seconds is not None:
+            delay = agreed("delay_seconds", "the query parameter delay_seconds", delay_seconds, delay)
+        if ordering_key is not None:
+            key = agreed("ordering_key", "the query parameter ordering_key", ordering_key, key)
+        properties: Mapping[str, Any] = {}
+        if broker_properties is not None or publication.broker_properties is not None:
+            properties = self._broker_properties(publication, broker_properties, delay, key)
+        if key is not None:
+            key = route.check_ordering_key(key)
+        if delay:
+            route.check_delay(delay)
+        if publication.headers:
+            route.check_headers(publication.headers)
+        if route.capabilities.max_property_bytes is not None:
+            route.check_properties(publication.envelope, route.capabilities.max_property_bytes)
+        body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
+        if maximum is not None and len(body) > maximum:
+            raise BodyTooLarge(actual=len(body), limit=maximum)
+        return Outgoing(body, publication.headers, key, delay or 0, publication.envelope.id, properties=properties)
+
+    async def give_back(self, handles: Sequence[str]) -> None:
+        """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
+        await _give_back(self.route, self.lease_manager, handles)
+
+    def _broker_properties(
+        self, publication: Publication, given: Mapping[str, Any] | None, delay: float | None, key: str | None
+    ) -> Mapping[str, Any]:
+        """The broker properties to send, those ``given`` by the request or the body's own. Raises as ``outgoing``."""
+        member = publication.broker_properties
+        properties: Mapping[str, Any] | None = None if member is None else read_properties(member)
+        if given is not None:
+            properties = agreed("broker_properties", "the header BrokerProperties", given, properties)
+        properties = properties or {}
+        if problems := list(contradictions(properties, delay, key)):
+            raise EnvelopeError(problems)
+        self.route.check_broker_properties(properties)
+        return properties
+
+
+def lease_manager_of(
+    route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
+) -> LeaseManager:
+    """The lease manager of ``route``. Raises UnsupportedByBroker if its binding lacks what the manager needs."""
+    if route.capabilities.lease_keeper == "gateway":
+        return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
+    if route.dead_letters_by_receiver:
+        return SharedLeaseManager(route, broker_usage, clock)
+    return BrokerLeaseManager(route)
+
+
+async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> None:
+    try:
+        await lease_manager.give_back(handles)
+    except BabelgateError as error:
+        queue, broker = route.queue, route.broker
+        _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
+
+
+def agreed(option: str, parameter: str, given: Given, member: Given | None) -> Given:
+    """The value of an option that the request gives as ``given`` and the body as ``member``.
+
+    Raises EnvelopeError when both are given and differ: neither takes precedence. ``parameter`` says where the request
+    gives it.
+    """
+    if member is not None and given != member:
+        detail = f"{option} of the body differs from {parameter}: send one of them, or the same value in both."
+        raise EnvelopeError([Problem(f"/{option}", f"{option}_mismatch", detail)])
+    return given
+
+
+def _sizes_of(pendings: Sequence[PendingPublish]) -> Sequence[int]:
+    return [len(pending.envelope.body) for pending in pendings]

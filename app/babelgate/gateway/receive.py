@@ -1,0 +1,398 @@
+"""Receives: deliveries are reserved, inspected, sealed with an ack token, and handed out.
+
+:class:`Receiver` reserves on behalf of waiting receives, one reserve at a time for all waiters of a queue.
+:class:`Inspector` dead-letters the deliveries that must not be handed out. :mod:`babelgate.gateway.deliver` makes
+messages of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from babelgate import envelope
+from babelgate.brokers.binding import DeadLetterRequest, Delivery
+from babelgate.clock import Clock
+from babelgate.envelope import Limits, Poison, Received
+from babelgate.errors import BabelgateError
+from babelgate.gateway.lease_manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
+from babelgate.gateway.model import Message
+from babelgate.gateway.routing import Route
+from babelgate.observe.events import Event, Facts, Observe
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+from babelgate.runtime import turns
+from babelgate.runtime.background import BackgroundTasks
+
+SLICE_SECONDS = 1.0
+"""Longest wait of one reserve call. It bounds how long a stop waits for the call."""
+
+MAX_RESERVED = 256
+"""Maximum number of messages that one reserve requests for several receives; bounds memory."""
+
+FRESH_SECONDS = 0.1
+"""How long the answer that a queue is empty is reused: receives that end within this time share one reserve."""
+
+RESERVED_BYTES = 16_777_216
+"""Most bytes that one reserve should return, estimated from the size of earlier messages."""
+
+log = get_logger("babelgate.receiving")
+_throttled = LogThrottle(get_logger("babelgate.lanes"))
+
+
+class ReadyDelivery(Struct, frozen=True):
+    """An inspected delivery that may be handed out, its reconciled ``attempts``, and the facts of its message."""
+
+    delivery: Delivery
+    attempts: int
+    facts: Facts
+
+
+Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
+"""``(limit, wait_seconds, lease_seconds)`` to deliveries."""
+
+Inspect = Callable[[Sequence[Delivery]], Awaitable[list[ReadyDelivery]]]
+"""Returns the deliveries that may be handed out and dead-letters the others. Never raises BabelgateError."""
+
+HandOut = Callable[[Sequence[ReadyDelivery], float], list[Message]]
+"""``(deliveries, lease_seconds)`` to the messages of at least one delivery, and reports them as delivered."""
+
+GiveBack = Callable[[Sequence[str]], Awaitable[None]]
+"""Returns the deliveries of handles to the broker, uncounted. Never raises BabelgateError."""
+
+
+class Waiter(Struct, eq=False):
+    """A receive that waits. ``future``: of its messages; cancelled when it has left."""
+
+    limit: int
+    lease_seconds: float
+    since: float
+    future: asyncio.Future[list[Message]]
+    timer: asyncio.TimerHandle | None = None
+
+    def resolve(self, messages: list[Message]) -> None:
+        """End the wait."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.future.done():
+            self.future.set_result(messages)
+
+
+_Waiters = dict[Waiter, None]
+"""Waiters in order of arrival. A dict, because a waiter at any place may leave."""
+
+
+class Receiver:
+    """The receives of one queue, served in order of arrival.
+
+    Receives that wait share one blocking reserve at a time. Receives that do not wait share non-blocking reserves,
+    which run in parallel to it. One reserve serves the receives with the same lease duration.
+
+    A receive returns an empty list only when the broker has confirmed that the queue is empty: after its wait a receive
+    makes one more, non-blocking reserve. If the broker does not answer, its error is raised.
+    """
+
+    def __init__(self, reserve: Reserve, inspect: Inspect, hand_out: HandOut, give_back: GiveBack) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reserve = reserve
+        self._inspect = inspect
+        self._hand_out = hand_out
+        self._give_back = give_back
+        self._waiting: _Waiters = {}
+        self._polling: _Waiters = {}
+        self._wait_task: asyncio.Task[None] | None = None
+        self._poll_task: asyncio.Task[None] | None = None
+        self._returning: BackgroundTasks[None] = BackgroundTasks()
+        self._stopped = False
+        self._empty_at = -math.inf
+        """Loop time at which the last non-blocking reserve that found the queue empty began."""
+        self._message_bytes = RESERVED_BYTES / MAX_RESERVED
+        self._expected = 0
+        """How many receives the next reserve is for, once those that the last one served are back."""
+        self._served_at = -math.inf
+        """Loop time at which the last reserve was handed out."""
+
+    @property
+    def waiters(self) -> int:
+        """How many receives are waiting now."""
+        return len(self._waiting) + len(self._polling)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reserve is in flight, or deliveries are given back."""
+        return self._wait_task is not None or self._poll_task is not None or bool(self._returning)
+
+    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[Message]:
+        """Up to ``limit`` messages as soon as there is one; none after ``wait_seconds`` and one more round trip.
+
+        Raises the broker's error, at the latest when a reserve that begins at the end of the wait has ended. When the
+        call is cancelled, deliveries reserved for it are given back.
+        """
+        waiter = self.begin(limit, wait_seconds, lease_seconds)
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            self._remove(waiter)
+            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
+                await asyncio.shield(self._return(waiter.future.result()))
+            raise
+
+    def begin(self, limit: int, wait_seconds: float, lease_seconds: float) -> Waiter:
+        """Begin a receive. Its future has the result of :meth:`receive`, or its error, unless it :meth:`leaves
+        <leave>` before."""
+        loop = self._loop
+        waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future())
+        if wait_seconds > 0 and not self._stopped:
+            self._waiting[waiter] = None
+            waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
+            if self._wait_task is None:
+                self._wait_task = loop.create_task(self._serve_waiting())
+        else:
+            self._poll(waiter)
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """End a receive without messages, unless it has ended."""
+        self._remove(waiter)
+        waiter.future.cancel()
+
+    def return_later(self, messages: list[Message]) -> None:
+        """Give back messages that nobody can take any more."""
+        self._returning.start(self._return(messages))
+
+    async def _return(self, messages: list[Message]) -> None:
+        await self._give_back([each.lease.handle for each in messages])
+
+    def stop(self) -> None:
+        """End all waiting receives now, with an empty list; later receives do not wait."""
+        self._stopped = True
+        for waiter in self._waiting:
+            waiter.resolve([])
+        self._waiting.clear()
+
+    async def idle(self) -> None:
+        """Wait until no reserve is in flight: SLICE_SECONDS and the time-out of a reserve after :meth:`stop`."""
+        while tasks := [task for task in (self._wait_task, self._poll_task, *self._returning) if task is not None]:
+            await asyncio.wait(tasks)
+
+    def _end_wait(self, waiter: Waiter) -> None:
+        """End the wait: empty if the broker has just confirmed that the queue is empty, else with a poll."""
+        self._remove(waiter)
+        now = self._loop.time()
+        if self._empty_at >= max(waiter.since, now - FRESH_SECONDS):
+            waiter.resolve([])
+        else:
+            self._poll(waiter)
+
+    def _poll(self, waiter: Waiter) -> None:
+        self._polling[waiter] = None
+        if self._poll_task is None:
+            self._poll_task = self._loop.create_task(self._serve_polling())
+
+    def _remove(self, waiter: Waiter) -> None:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        self._waiting.pop(waiter, None)
+        self._polling.pop(waiter, None)
+
+    async def _serve_waiting(self) -> None:
+        try:
+            while self._waiting:
+                await self._gather()
+                if self._waiting:
+                    await self._serve_head(self._waiting, SLICE_SECONDS)
+        finally:
+            self._wait_task = None
+
+    async def _serve_polling(self) -> None:
+        try:
+            while self._polling:
+                await self._gather()
+                if not self._polling:
+                    break
+                began = self._loop.time()
+                group = await self._serve_head(self._polling, 0)
+                left = [waiter for waiter in group if waiter in self._polling]
+                # A reserve is bounded in size: only one that served no waiter shows that the queue is empty.
+                if len(left) == len(group):
+                    self._empty_at = began
+                    for waiter in left:
+                        del self._polling[waiter]
+                        waiter.resolve([])
+        finally:
+            self._poll_task = None
+
+    async def _gather(self) -> None:
+        """Wait a moment for the receives that the last reserve served."""
+        await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
+
+    async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
+        """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
+        lease_seconds = next(iter(waiters)).lease_seconds
+        group: list[Waiter] = []
+        requested = 0
+        for waiter in waiters:
+            if waiter.lease_seconds != lease_seconds:
+                continue
+            # Each waiter gets its whole limit or waits for the next reserve.
+            if group and requested + waiter.limit > MAX_RESERVED:
+                break
+            group.append(waiter)
+            requested += waiter.limit
+        try:
+            while True:
+                # At most RESERVED_BYTES are reserved: fewer messages than requested are normal.
+                affordable_count = max(int(RESERVED_BYTES / self._message_bytes), 1)
+                deliveries = await self._reserve(min(requested, affordable_count), wait_seconds, lease_seconds)
+                self._update_message_size(deliveries)
+                ready = await self._inspect(deliveries)
+                # If all deliveries were dead-lettered, more messages may follow them.
+                if ready or not deliveries or wait_seconds > 0:
+                    break
+            before = self.waiters
+            left = self._serve(waiters, ready, lease_seconds)
+            # Where messages are scarce, there is nothing to share.
+            self._expected = 0 if group[-1] in waiters else before
+            self._served_at = self._loop.time()
+            if left:
+                left = self._serve(self._polling if waiters is self._waiting else self._waiting, left, lease_seconds)
+        except Exception as error:
+            if not isinstance(error, BabelgateError):
+                log.exception("reserve failed")
+            # Polling receives must not wait for a second call that may take as long.
+            for waiter in group if waiters is self._waiting else list(waiters):
+                self._remove(waiter)
+                if not waiter.future.done():
+                    waiter.future.set_exception(error)
+            return group
+        if left:
+            await self._give_back([each.delivery.handle for each in left])
+        return group
+
+    def _update_message_size(self, deliveries: Sequence[Delivery]) -> None:
+        """Update the estimated message size: it rises at once and falls by at most half per reserve."""
+        if deliveries:
+            mean = sum(len(delivery.body) for delivery in deliveries) / len(deliveries)
+            self._message_bytes = max(mean, self._message_bytes / 2, RESERVED_BYTES / MAX_RESERVED)
+
+    def _serve(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
+        """Hand out to ``waiters`` in order; return the deliveries that are left."""
+        served: list[Waiter] = []
+        count = 0
+        for waiter in waiters:
+            if count >= len(ready):
+                break
+            if waiter.lease_seconds == lease_seconds:
+                served.append(waiter)
+                if not waiter.future.done():
+                    count += waiter.limit
+        messages = self._hand_out(ready[:count], lease_seconds) if count else []
+        at = 0
+        for waiter in served:
+            del waiters[waiter]
+            if not waiter.future.done():
+                waiter.resolve(messages[at : at + waiter.limit])
+                at += waiter.limit
+        return ready[count:]
+
+
+class Inspector:
+    """Inspects the reserved deliveries of one queue and dead-letters those that must not be handed out.
+
+    These are poison messages, messages whose attempts are exhausted, and messages older than the queue's TTL.
+    """
+
+    def __init__(
+        self, route: Route, lease_manager: LeaseManager, limits: Limits, clock: Clock, observe: Observe
+    ) -> None:
+        self._route = route
+        self._lease_manager = lease_manager
+        self._limits = limits
+        self._clock = clock
+        self._observe = observe
+
+    async def inspect(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
+        """The deliveries to hand out; poison, exhausted and expired ones are dead-lettered.
+
+        Raises no BabelgateError.
+        """
+        ready: list[ReadyDelivery] = []
+        letters: list[tuple[DeadLetterRequest, Event]] = []
+        expired: list[Facts] = []
+        inspected = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
+        for delivery, received in zip(deliveries, inspected, strict=True):
+            if isinstance(received, Poison):
+                letters.append(self._poison(delivery, received))
+                if delivery.expired:
+                    expired += letters[-1][1].messages
+                continue
+            attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
+            if received.warnings:
+                self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
+            facts = facts_of(delivery, received, attempts)
+            if delivery.expired:
+                expired.append(facts)
+            reason = self._refusal(delivery, received, attempts)
+            if reason is None:
+                ready.append(ReadyDelivery(delivery, attempts, facts))
+            else:
+                letters.append(self._failed(delivery, facts, attempts, reason))
+        if expired:
+            self._observe(Event("lease_expired", self._route.queue, self._route.broker, len(expired), messages=expired))
+        if letters:
+            await self._dead_letter(letters)
+        return ready
+
+    def _inspected(self, delivery: Delivery) -> Received | Poison:
+        if (version := delivery.unsupported_version) is not None:
+            return Poison("unsupported_schema_version", f"A native property declares the schema version {version!r}.")
+        try:
+            return envelope.inspect(delivery.body, self._limits)
+        except Poison as poison:
+            return poison.with_traceback(None)
+
+    def _refusal(self, delivery: Delivery, received: Received, attempts: int) -> str | None:
+        """The reason why the delivery must not be handed out; None if it may."""
+        policy = self._route.policy
+        if attempts >= policy.max_attempts:
+            return LEASE_EXPIRED if delivery.expired or delivery.expired_before else ATTEMPTS_EXHAUSTED
+        if policy.ttl_seconds is not None and policy.has_expired(received.created_at, self._clock()):
+            return "message expired"
+        return None
+
+    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
+        route = self._route
+        attempts = route.attempts(0, delivery.delivery_count, delivery.declared_attempts)
+        error = f"{poison.code}: {poison.detail}"
+        # Only the code is logged: the detail may quote the body.
+        self._warn("poison", 1, code=poison.code)
+        block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
+        facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
+        return DeadLetterRequest(delivery.handle, block), Event(
+            "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
+        )
+
+    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetterRequest, Event]:
+        route = self._route
+        block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
+        return DeadLetterRequest(delivery.handle, block), Event(
+            "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
+        )
+
+    async def _dead_letter(self, letters: Sequence[tuple[DeadLetterRequest, Event]]) -> None:
+        try:
+            outcomes = await self._lease_manager.dead_letter([letter for letter, _ in letters])
+        except BabelgateError as error:
+            # No message is lost: the leases expire and the messages are delivered again.
+            self._warn("messages not dead-lettered", len(letters), error=error)
+            return
+        for (_, event), outcome in zip(letters, outcomes, strict=True):
+            if outcome is None:
+                self._observe(event)
+
+    def _warn(self, event: str, count: int, **values: Any) -> None:
+        _throttled.warning(event, queue=self._route.queue, count=count, broker=self._route.broker, **values)

@@ -1,0 +1,220 @@
+"""Moves deliveries where the broker cannot: publish a copy, wait for the confirm, ack the original.
+
+A process that stops between confirm and ack leaves the message twice; it is never lost. Before it publishes a copy the
+broker has to say that the delivery is still this process's: another consumer may have the message, or have acked it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from babelgate import envelope
+from babelgate.brokers.batcher import BATCH_BYTES
+from babelgate.brokers.batching import batches
+from babelgate.brokers.binding import (
+    DeadLetterRequest,
+    Delivery,
+    LastFailure,
+    Outcome,
+    Outgoing,
+    Proves,
+    PublishesDeadLetters,
+)
+from babelgate.brokers.errors import failure_for_each
+from babelgate.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown
+from babelgate.gateway.lease_table import HeldLease
+from babelgate.gateway.routing import Route, offering
+from babelgate.runtime import turns
+
+Reason = TypeVar("Reason", LastFailure, DeadLetterRequest)
+"""The reason for a copy: a failed attempt, or a request to dead-letter."""
+
+
+async def unproven(route: Route, originals: Sequence[HeldLease], *, expired: bool = False) -> dict[str, BabelgateError]:
+    """The deliveries of which the broker has not just said that they are this process's: the reason, by handle.
+
+    LeaseLost where the broker has taken it back; another error where it has not answered. ``expired``: no consumer has
+    just asked for an end of the lease here. One may have acked at another process then, where any can, and the broker
+    has to answer in any case.
+    """
+    binding, native = route.binding, route.native
+    handles = [held.handle for held in originals]
+    proofs: Sequence[Outcome] = ()
+    try:
+        if expired and route.capabilities.ack_scope == "anywhere":
+            ends = await binding.extend(native, handles, binding.timeout_seconds * 2)
+            proofs = [None if isinstance(end, int) else end for end in ends]
+        elif isinstance(binding, Proves):
+            proofs = await binding.prove(native, handles)
+        elif expired:
+            await binding.ping()
+    except BabelgateError as error:
+        proofs = failure_for_each(error, len(handles))
+    return {handle: proof for handle, proof in zip(handles, proofs, strict=False) if proof is not None}
+
+
+def unconfirmed(route: Route) -> OutcomeUnknown:
+    """The outcome for a delivery of which a copy is still being written."""
+    return OutcomeUnknown(route.broker, "a copy of the message is not confirmed yet")
+
+
+async def publish_again(
+    route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool
+) -> Sequence[Outcome]:
+    """Replace the ``failed`` deliveries with counted copies on their queue, due after ``delay_seconds``.
+
+    One outcome each: LeaseLost if the broker has taken the original back, else the outcome of the proof, the publish or
+    the ack. ``proven``: :func:`unproven` was called before.
+    """
+
+    def copy(each: tuple[HeldLease, LastFailure]) -> Outgoing:
+        held, failure = each
+        return Outgoing(
+            envelope.with_attempts(held.delivery.body, failure.attempts),
+            held.delivery.headers,
+            delay_seconds=delay_seconds,
+            failure=failure,
+            carried=held.delivery.carried,
+        )
+
+    return await _replace_all(route, failed, copy, proven=proven, to_dead=False)
+
+
+async def publish_dead_letters(
+    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool
+) -> Sequence[Outcome]:
+    """Replace deliveries with records in the dead-letter queue; outcomes as of :func:`publish_again`.
+
+    A record that is too large for the broker has less of the error's text, else neither error nor exception, else the
+    body as it was received. Raises UnsupportedByBroker if the broker has no dead-letter queue.
+    """
+    outcomes = list(await _publish_records(route, letters, _recorded, proven=proven))
+    attempts: Sequence[tuple[_Shortened, _Record]] = ((_cut, _recorded), (_bare, _recorded), (_bare, _as_received))
+    for shortened, record in attempts:
+        if not (large := {at: each for at, each in enumerate(outcomes) if isinstance(each, BodyTooLarge)}):
+            break
+        shorter = []
+        for at, error in large.items():
+            held, letter = letters[at]
+            block = shortened(letter.block, error.actual - error.limit)
+            shorter.append((held, DeadLetterRequest(letter.handle, block, letter.deliveries)))
+        # The first time has proven them.
+        again = await _publish_records(route, shorter, record, proven=True)
+        for at, outcome in zip(large, again, strict=True):
+            outcomes[at] = outcome
+    return outcomes
+
+
+_Record = Callable[[Delivery, DeadLetterRequest], bytes]
+_Shortened = Callable[[Mapping[str, Any], int], Mapping[str, Any]]
+"""``(block, excess)``: a smaller block of a record that had ``excess`` bytes too many."""
+
+
+def _cut(block: Mapping[str, Any], excess: int) -> Mapping[str, Any]:
+    text = block["error"] or ""
+    room = _encoded(text) - excess
+    end = bisect_right(range(len(text) + 1), room, key=lambda length: _encoded(text[:length])) - 1
+    return {**block, "error": text[: max(end, 0)] or None}
+
+
+def _bare(block: Mapping[str, Any], excess: int) -> Mapping[str, Any]:
+    return {**block, "error": None, "exception": None}
+
+
+def _encoded(text: str) -> int:
+    return len(msgspec.json.encode(text))
+
+
+async def _publish_records(
+    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], recorded: _Record, *, proven: bool
+) -> Sequence[Outcome]:
+    def record(each: tuple[HeldLease, DeadLetterRequest]) -> Outgoing:
+        held, letter = each
+        return Outgoing(
+            recorded(held.delivery, letter),
+            held.delivery.headers,
+            failure=LastFailure(
+                letter.block["attempts"],
+                letter.block["error"],
+                letter.block["exception"],
+                deliveries=letter.deliveries,
+            ),
+            carried=held.delivery.carried,
+        )
+
+    return await _replace_all(route, letters, record, proven=proven, to_dead=True)
+
+
+def _recorded(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
+    if delivery.unsupported_version is not None:
+        return delivery.body
+    return envelope.dead_letter_record(delivery.body, letter.block)
+
+
+def _as_received(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
+    return delivery.body
+
+
+async def _replace_all(
+    route: Route,
+    originals: Sequence[tuple[HeldLease, Reason]],
+    copy: Callable[[tuple[HeldLease, Reason]], Outgoing],
+    *,
+    proven: bool,
+    to_dead: bool,
+) -> Sequence[Outcome]:
+    """Replace each of ``originals`` with its ``copy``, in native batches."""
+    outcomes: dict[str, Outcome] = {}
+    if not proven:
+        outcomes |= await unproven(route, [held for held, _ in originals])
+    left = [each for each in originals if each[0].handle not in outcomes]
+    for chunk in batches(left, route.capabilities.max_batch, BATCH_BYTES, [_size(each) for each in left]):
+        copies = await turns.mapped(copy, chunk, size=_size)
+        several = [held for held, _ in chunk]
+        replaced = await _replace(route, several, copies, to_dead=to_dead)
+        outcomes |= zip([held.handle for held in several], replaced, strict=True)
+    return [outcomes[held.handle] for held, _ in originals]
+
+
+def _size(each: tuple[HeldLease, LastFailure | DeadLetterRequest]) -> int:
+    held, reason = each
+    error = reason.error if isinstance(reason, LastFailure) else reason.block["error"]
+    return len(held.delivery.body) + len(error or "")
+
+
+async def _replace(
+    route: Route, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
+) -> Sequence[Outcome]:
+    write = offering(route, PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
+    outcomes: list[Outcome] = [LeaseLost() if held.later is None else unconfirmed(route) for held in originals]
+    # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
+    outstanding = route.outstanding([held.handle for held in originals])
+    written = [at for at, is_out in enumerate(outstanding) if is_out and originals[at].later is None]
+    if not written:
+        return outcomes
+    answers: Sequence[Outcome]
+    try:
+        answers = await write(route.native, [copies[position] for position in written])
+    except BabelgateError as error:
+        answers = failure_for_each(error, len(written))
+    confirmed: list[int] = []
+    for position, outcome in zip(written, answers, strict=True):
+        outcomes[position] = outcome
+        if isinstance(outcome, OutcomeUnknown):
+            originals[position].unsure, originals[position].later = True, outcome.later
+        if outcome is None:
+            originals[position].copied = True
+            confirmed.append(position)
+    if confirmed:
+        acked: Sequence[Outcome]
+        try:
+            acked = await route.binding.ack(route.native, [originals[position].handle for position in confirmed])
+        except BabelgateError as error:
+            acked = failure_for_each(error, len(confirmed))
+        for position, outcome in zip(confirmed, acked, strict=True):
+            outcomes[position] = outcome
+    return outcomes

@@ -1,0 +1,81 @@
+"""Checks the configured routes against the capabilities of their brokers, at start-up."""
+
+from __future__ import annotations
+
+from babelgate.brokers.binding import DeadStore, Outstanding, PublishesDeadLetters
+from babelgate.errors import ConfigError
+from babelgate.gateway.routing import Route, Router, Rule
+
+SAMPLE = "sample"
+"""Name of a sample queue for a pattern or the default route."""
+
+
+def check(router: Router) -> list[tuple[str, Route]]:
+    """The configured rules in look-up order, each as its configuration key and its route.
+
+    For a pattern or the default the route is that of a sample queue. Raises ConfigError naming the key of an option
+    that the binding does not know, of a capability that the broker lacks, or of a second route to one native queue.
+    """
+    exact = [rule for rule in router.rules if "*" not in rule.match]
+    patterns = [rule for rule in router.rules if "*" in rule.match]
+    keyed = [(f"queues.{rule.match}", rule) for rule in [*exact, *patterns]]
+    if router.default is not None:
+        keyed.append(("default", router.default))
+    routes = [(key, _route(key, rule)) for key, rule in keyed]
+    taken: dict[tuple[str, str], str] = {}
+    for (key, route), (_, rule) in zip(routes, keyed, strict=True):
+        if rule not in exact:
+            continue
+        native = (route.broker, route.native.name)
+        if native in taken:
+            reason = f"{taken[native]} already uses the native queue {route.native.name!r} of {route.broker!r}"
+            raise ConfigError(key=f"{key}.native_name", reason=reason)
+        taken[native] = key
+    return routes
+
+
+def _route(key: str, rule: Rule) -> Route:
+    many = "*" in rule.match or key == "default"
+    if many and "{queue}" not in rule.native_name:
+        raise ConfigError(
+            key=f"{key}.native_name",
+            reason="must contain {queue}; otherwise all its queues would share one native queue",
+        )
+    try:
+        route = rule.route(rule.match.replace("*", SAMPLE) if key != "default" else SAMPLE)
+    except ConfigError as error:
+        raise ConfigError(key=f"{key}.{error.key}", reason=error.reason) from None
+    if missing := _missing_capability(route):
+        raise ConfigError(key=f"{key}.broker", reason=f"the broker {route.broker!r} {missing}")
+    capabilities, policy, name = route.capabilities, route.policy, route.broker
+    if policy.lease_seconds > capabilities.max_lease_seconds:
+        configured, maximum = policy.lease_seconds, capabilities.max_lease_seconds
+        reason = f"{configured:.15g} is more than the {maximum:.15g} seconds that {name!r} leases for"
+        raise ConfigError(key=f"{key}.lease_seconds", reason=reason)
+    longest = max(policy.backoff_seconds, default=0)
+    if capabilities.max_retry_delay_seconds is not None and longest > capabilities.max_retry_delay_seconds:
+        reason = (
+            f"{longest:.15g} is more than the {capabilities.max_retry_delay_seconds:.15g} seconds that {name!r} "
+            "delays by"
+        )
+        raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
+    if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadStore):
+        reason = f"the broker {name!r} does not let its dead letters be read"
+        raise ConfigError(key=f"{key}.dead_letter_retention_seconds", reason=reason)
+    return route
+
+
+def _missing_capability(route: Route) -> str | None:
+    """The capability that the broker lacks and that the gateway cannot replace; None if there is none.
+
+    A copy needs the body, so the gateway replaces nothing where the broker keeps the leases.
+    """
+    capabilities, binding = route.capabilities, route.binding
+    if capabilities.lease_keeper == "broker":
+        if not capabilities.native_release:
+            return "keeps its leases but does not count failed deliveries"
+    elif not isinstance(binding, Outstanding):
+        return "leaves its leases to the gateway but does not report which deliveries are outstanding"
+    if not route.dead_letters_natively and not isinstance(binding, PublishesDeadLetters):
+        return "has no dead-letter queue"
+    return None

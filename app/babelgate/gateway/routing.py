@@ -1,0 +1,376 @@
+"""Maps queue names to routes; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+from babelgate.brokers.binding import (
+    Binding,
+    BindsSomeDeliveries,
+    DeadLetters,
+    DeadStore,
+    NativeQueue,
+    Outstanding,
+    Peeks,
+    PublishesDeadLetters,
+    Purges,
+)
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.envelope.contract import INT64_MAX, Envelope, is_text
+from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from babelgate.gateway.names import Pattern, Template, check_queue_name
+from babelgate.runtime.cache import Cache
+
+_ROUTES_BYTES = 32 * 1024 * 1024
+ROUTE_BYTES = 4_000
+"""Most bytes of a remembered route, with the names and declarations of any binding."""
+PAGE_BYTES = 16_777_216
+"""Most bytes of the messages that one call reads together, unless a single message has more."""
+_FIRST = 8
+_PROBE = "queue-probe"
+"""A name that is legal on every broker. Where it stands in a native name, the queue's own name stands."""
+_ABILITIES = {
+    "Peeks": "show messages without leasing them",
+    "Purges": "purge a queue",
+    "DeadStore": "list, redrive or purge its dead letters",
+    "DeadLetters": "dead-letter a message",
+    "PublishesDeadLetters": "dead-letter a message",
+    "Outstanding": "report which deliveries are outstanding",
+}
+"""What a binding can do when it offers an optional protocol."""
+
+Each = TypeVar("Each")
+Optional = TypeVar("Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, Outstanding)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a queue treats its messages. Durations in seconds; ``None`` means for ever.
+
+    ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
+    ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep.
+    """
+
+    lease_seconds: float = 60
+    max_attempts: int = 10
+    backoff_seconds: tuple[float, ...] = ()
+    ttl_seconds: float | None = None
+    dead_letter_retention_seconds: float | None = None
+    ordering_key: Literal["refuse", "ignore"] = "refuse"
+
+    def backoff(self, attempts: int) -> float:
+        """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
+        if not self.backoff_seconds:
+            return 0
+        return self.backoff_seconds[min(max(attempts, 1), len(self.backoff_seconds)) - 1]
+
+    def has_expired(self, created_at: int | None, now: int) -> bool:
+        """Whether a message is older than ``ttl_seconds`` at ``now`` (Unix ms); False if ``created_at`` is unknown."""
+        return self.ttl_seconds is not None and created_at is not None and now - created_at > self.ttl_seconds * 1000
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a queue's messages live, and its policy.
+
+    ``configured_name``: the route's ``native_name`` for this queue, to which the binding may have added a prefix.
+    """
+
+    queue: str
+    binding: Binding
+    native: NativeQueue
+    capabilities: BrokerCapabilities
+    policy: Policy
+    configured_name: str
+
+    @cached_property
+    def broker(self) -> str:
+        """The broker's configured name."""
+        return self.binding.name
+
+    @cached_property
+    def dead_letters_natively(self) -> bool:
+        """Whether the broker dead-letters in one step, for which it needs no body."""
+        return self.capabilities.native_dead_letter and isinstance(self.binding, DeadLetters)
+
+    @cached_property
+    def dead_letters_by_receiver(self) -> bool:
+        """Whether the broker keeps the leases, and only the process that received a message can dead-letter it."""
+        publishes = isinstance(self.binding, PublishesDeadLetters) and not self.dead_letters_natively
+        return publishes and self.capabilities.lease_keeper == "broker"
+
+    @cached_property
+    def settles_elsewhere(self) -> bool:
+        """Whether some settles of a delivery need the process that received it."""
+        keeps = self.capabilities.ack_scope != "anywhere" or self.capabilities.lease_keeper == "gateway"
+        return keeps or self.dead_letters_by_receiver
+
+    def releases_natively(self, delay_seconds: float) -> bool:
+        """Whether the broker itself makes a message available again after ``delay_seconds``, and counts the attempt."""
+        capabilities = self.capabilities
+        return capabilities.native_release and (capabilities.native_release_delays or delay_seconds <= 0)
+
+    def outstanding(self, handles: Sequence[str]) -> Sequence[bool]:
+        """Whether this process can still settle each delivery, as far as that is known here."""
+        if isinstance(self.binding, Outstanding):
+            return self.binding.outstanding(self.native, handles)
+        return [True] * len(handles)
+
+    def acks_anywhere(self, handle: str) -> bool:
+        """Whether any process can ack the delivery of ``handle``."""
+        if self._binds_some is not None:
+            return self._binds_some.acks_anywhere(self.native, handle)
+        return self.capabilities.ack_scope == "anywhere"
+
+    @cached_property
+    def _binds_some(self) -> BindsSomeDeliveries | None:
+        return self.binding if isinstance(self.binding, BindsSomeDeliveries) else None
+
+    def check_delay(self, delay_seconds: float) -> None:
+        """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker
+        cannot keep."""
+        self._check_delay(delay_seconds, self.capabilities.max_delay_seconds)
+
+    def check_retry_delay(self, delay_seconds: float) -> None:
+        """The same for the delay of a nack."""
+        self._check_delay(delay_seconds, self.capabilities.max_retry_delay_seconds)
+
+    def _check_delay(self, delay_seconds: float, maximum: float | None) -> None:
+        if not 0 <= delay_seconds < math.inf:
+            raise InvalidParameter(name="delay_seconds", reason="must be 0 or more")
+        if maximum is not None and delay_seconds > maximum:
+            raise UnsupportedByBroker(
+                code="delay_too_long",
+                pointer="/delay_seconds",
+                reason=f"The broker {self.broker!r} delays by at most {maximum:.15g} s, not {delay_seconds:.15g} s.",
+                maximum=maximum,
+            )
+
+    def check_ordering_key(self, ordering_key: str) -> str | None:
+        """The key to send; None if the broker keeps no order and the policy ignores keys.
+
+        A queue that is first in, first out keeps the order of every key. Raises InvalidParameter for a blank key, and
+        UnsupportedByBroker where the broker keeps no order.
+        """
+        if not is_text(ordering_key):
+            raise InvalidParameter(name="ordering_key", reason="must not be blank")
+        if self.capabilities.ordering != "none":
+            return ordering_key
+        if self.policy.ordering_key == "ignore":
+            return None
+        raise UnsupportedByBroker(
+            code="ordering_unsupported",
+            pointer="/ordering_key",
+            reason=f"The queue {self.queue!r} on the broker {self.broker!r} keeps no order of messages. Leave out "
+            "ordering_key, or set ordering_key: ignore for the route.",
+        )
+
+    def check_headers(self, headers: Mapping[str, str]) -> None:
+        """Raise UnsupportedByBroker for headers of a publish that the broker cannot carry."""
+        maximum = self.capabilities.max_headers
+        if not self.capabilities.headers:
+            raise UnsupportedByBroker(
+                code="headers_unsupported",
+                pointer="/headers",
+                reason=f"Messages of the queue {self.queue!r} carry no native headers on the broker {self.broker!r}.",
+            )
+        if maximum is not None and len(headers) > maximum:
+            raise UnsupportedByBroker(
+                code="too_many_headers",
+                pointer="/headers",
+                reason=f"The broker {self.broker!r} carries at most {maximum} headers of a message, not "
+                f"{len(headers)}.",
+                maximum=maximum,
+            )
+
+    def check_broker_properties(self, properties: Mapping[str, Any]) -> None:
+        """Raise UnsupportedByBroker for a broker property that a publish to this queue cannot set."""
+        for name in properties:
+            if name not in self.capabilities.broker_properties:
+                raise UnsupportedByBroker(
+                    code="broker_property_unsupported",
+                    pointer=f"/broker_properties/{name}",
+                    reason=f"Messages of the queue {self.queue!r} have no broker property {name} on the broker "
+                    f"{self.broker!r}.",
+                )
+
+    def check_properties(self, envelope: Envelope, maximum: int) -> None:
+        """Raise UnsupportedByBroker for a ``job`` or ``trace_id`` of more than ``maximum`` bytes of UTF-8."""
+        for name, value in (("job", envelope.job), ("trace_id", envelope.trace_id)):
+            # A character has at most four bytes.
+            if len(value) * 4 > maximum and (length := len(value.encode())) > maximum:
+                raise UnsupportedByBroker(
+                    code=f"{name}_too_long",
+                    pointer=f"/{name}",
+                    reason=f"{name} has {length} bytes. The broker {self.broker!r} keeps it as a property of the "
+                    f"message, too, which has at most {maximum} bytes.",
+                    maximum=maximum,
+                )
+
+    def attempts(self, in_body: int, count: int, declared: int | None = None) -> int:
+        """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``.
+
+        ``declared``: those of a native header, which replace ``in_body``; None without the header.
+        """
+        in_body = max(in_body if declared is None else declared, 0)
+        match self.capabilities.delivery_count:
+            case "added":
+                # A foreign body may state any 64-bit number.
+                return min(in_body + count, INT64_MAX)
+            case "zero_based":
+                return max(in_body, count)
+            case "one_based":
+                return max(in_body, count - 1)
+            case _:
+                return in_body
+
+    def lease_seconds(self, lease_seconds: float | None) -> float:
+        """The lease duration to request; ``None``: the policy's.
+
+        Raises InvalidParameter, or UnsupportedByBroker with ``maximum``.
+        """
+        if lease_seconds is None:
+            return self.policy.lease_seconds
+        maximum = self.capabilities.max_lease_seconds
+        if not 0 < lease_seconds < math.inf:
+            raise InvalidParameter(name="lease_seconds", reason="must be more than 0")
+        if lease_seconds > maximum:
+            raise UnsupportedByBroker(
+                code="lease_too_long",
+                pointer="/lease_seconds",
+                reason=f"The broker {self.broker!r} leases for at most {maximum:.15g} s, not {lease_seconds:.15g} s.",
+                maximum=maximum,
+            )
+        return lease_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the configured routes: a queue name or pattern, and what a match gets.
+
+    ``native_name`` may hold ``{queue}``; ``options`` are the binding's own and were validated at start-up.
+    """
+
+    match: str
+    binding: Binding
+    policy: Policy = Policy()
+    native_name: str = "{queue}"
+    options: Mapping[str, object] | None = None
+
+    def route(self, queue: str) -> Route:
+        """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
+        name = self.native_name.replace("{queue}", queue)
+        native = self.binding.native_queue(name, self.options or {})
+        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy, name)
+
+
+class Router:
+    """Finds the route of a queue: exact names first, then patterns in order, then the default. Immutable."""
+
+    def __init__(self, rules: Sequence[Rule], default: Rule | None = None) -> None:
+        self.rules = tuple(rules)
+        self.default = default
+        self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
+        self._patterns = [(Pattern(rule.match), rule) for rule in rules if "*" in rule.match]
+        self._routes: Cache[str, Route] = Cache(_ROUTES_BYTES, ROUTE_BYTES)
+        self._native: tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]] | None = None
+
+    def route(self, queue: str) -> Route:
+        """The route of ``queue``.
+
+        Raises InvalidParameter for a bad name, UnsupportedByBroker for one that the broker cannot have, QueueNotFound
+        without a route.
+        """
+        found = self._routes.get(queue)
+        if found is None:
+            check_queue_name(queue)
+            rule = self.rule(queue)
+            if rule is None:
+                raise QueueNotFound(queue=queue)
+            try:
+                found = rule.route(queue)
+            except ConfigError as error:
+                # The options were validated at start-up; the names that a pattern or the default matches were not.
+                if error.key != "native_name":
+                    raise
+                raise UnsupportedByBroker(
+                    code="queue_name_unsupported",
+                    pointer="",
+                    reason=f"The broker {rule.binding.name!r} cannot have a queue of this name: {error.reason}.",
+                ) from None
+            self._routes.keep(queue, found)
+        return found
+
+    def rule(self, queue: str) -> Rule | None:
+        """The rule that routes ``queue``; for a pattern, the first rule that matches all names of the pattern."""
+        return self._exact.get(queue) or next((r for p, r in self._patterns if p.matches(queue)), self.default)
+
+    def queue_of(self, binding: Binding, native_name: str) -> str | None:
+        """The queue that is routed to the native queue of this name; None where no route leads to it.
+
+        If several do, it is the first in the order of look-up.
+        """
+        exact, patterns = self._native_names()
+        found = exact.get((binding.name, native_name))
+        if found is not None:
+            return found
+        for rule, native in patterns:
+            queue = native.inserted(native_name) if rule.binding is binding else None
+            if queue is not None and self._leads(queue, binding, native_name):
+                return queue
+        return None
+
+    def _leads(self, queue: str, binding: Binding, native_name: str) -> bool:
+        try:
+            route = self.route(queue)
+        except (QueueNotFound, InvalidParameter, UnsupportedByBroker):
+            return False
+        return route.binding is binding and route.native.name == native_name
+
+    def _native_names(self) -> tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]]:
+        """The queues with an exact name by broker and native name, and the forms of the native names of the others."""
+        if self._native is None:
+            routes = (rule.route(queue) for queue, rule in self._exact.items())
+            exact = {(route.broker, route.native.name): route.queue for route in routes}
+            many = [rule for _, rule in self._patterns] + ([self.default] if self.default is not None else [])
+            forms = ((rule, _form(rule)) for rule in many)
+            self._native = exact, [(rule, form) for rule, form in forms if form is not None]
+        return self._native
+
+    @property
+    def retains(self) -> bool:
+        """Whether any route has a retention of dead letters."""
+        rules = self.rules if self.default is None else (*self.rules, self.default)
+        return any(rule.policy.dead_letter_retention_seconds is not None for rule in rules)
+
+    def configured(self) -> list[str]:
+        """The exact queue names of the configuration, in order."""
+        return list(self._exact)
+
+
+def _form(rule: Rule) -> Template | None:
+    """The form of the native names of the queues of ``rule``; None if all have the same name."""
+    try:
+        parts = rule.route(_PROBE).native.name.split(_PROBE)
+    except ConfigError:
+        # A template that leaves room for very short names only.
+        return None
+    return Template(parts) if len(parts) > 1 else None
+
+
+def offering(route: Route, protocol: type[Optional]) -> Optional:
+    """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
+    if isinstance(route.binding, protocol):
+        return route.binding
+    reason = f"The broker {route.broker!r} cannot {_ABILITIES[protocol.__name__]}."
+    raise UnsupportedByBroker(code="unsupported_by_broker", pointer="", reason=reason)
+
+
+def affordable(count: int, size: int, capacity: int = PAGE_BYTES) -> int:
+    """The number of messages that fit ``capacity`` bytes, if they are as large as the ``count`` messages of ``size``
+    bytes that were read before; a few if none were read."""
+    return max(capacity * count // max(size, 1), 1) if count else _FIRST

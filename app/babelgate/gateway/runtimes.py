@@ -1,0 +1,78 @@
+"""The runtimes of the queues that this process has used."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from babelgate.gateway.queue_runtime import QueueRuntime
+from babelgate.gateway.routing import Route
+from babelgate.runtime.cache import Cache
+
+KEPT = 2_000
+"""Number of runtimes kept. Beyond it those not used for longest go, unless they are busy. A runtime is made within some
+10 µs. It has up to 50 objects, and a collection of garbage stops the process while it looks at each of them."""
+
+_NAMES_BYTES = 4 * 1024 * 1024
+"""Of the names of the queues whose runtimes went last: about 10,000."""
+
+_LOOKED_AT = 8
+"""Runtimes that one new queue looks at, when there are too many. So a new queue costs the same however many there are,
+and the number falls back to KEPT after a time in which more were busy."""
+
+
+class QueueRuntimes:
+    """``make`` creates the runtime of a route. ``kept`` of them stay, and those that are busy."""
+
+    def __init__(self, make: Callable[[Route], QueueRuntime], kept: int = KEPT) -> None:
+        self._make = make
+        self._kept = kept
+        self._by_queue: OrderedDict[str, QueueRuntime] = OrderedDict()
+        self.get = self._by_queue.get
+        """The runtime of a queue, by its name; None if there is none. A use must set its ``used``."""
+        self._names: Cache[str, None] = Cache(_NAMES_BYTES)
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._by_queue)
+
+    def __iter__(self) -> Iterator[QueueRuntime]:
+        return iter(self._by_queue.values())
+
+    def queues(self) -> list[str]:
+        """The names of the queues, also of many whose runtimes are gone."""
+        return [*self._names, *self._by_queue]
+
+    def of(self, route: Route) -> QueueRuntime:
+        """The runtime of ``route``, which is created unless there is one."""
+        runtime = self._by_queue.get(route.queue)
+        if runtime is None or (runtime.route is not route and runtime.route != route):
+            runtime = self._make(route)
+            if self._stopped:
+                runtime.stop_receives()
+            self._evict()
+            self._by_queue[route.queue] = runtime
+            self._names.forget(route.queue)
+        else:
+            runtime.used = True
+        return runtime
+
+    def stop_receives(self) -> None:
+        """End all waiting receives now; later receives do not wait."""
+        self._stopped = True
+        for runtime in self:
+            runtime.stop_receives()
+
+    def _evict(self) -> None:
+        """Make room for a runtime: drop some of those that were used least recently, if there are too many."""
+        for _ in range(_LOOKED_AT):
+            if len(self._by_queue) < self._kept:
+                return
+            queue, oldest = next(iter(self._by_queue.items()))
+            if oldest.used or oldest.busy:
+                oldest.used = False
+                self._by_queue.move_to_end(queue)
+            else:
+                del self._by_queue[queue]
+                oldest.stop_timers()
+                self._names.keep(queue, None)

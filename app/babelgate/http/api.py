@@ -1,0 +1,140 @@
+"""The ASGI application: serves the hot endpoints itself and passes all other requests to FastAPI."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from babelgate.cluster.scrape import Scraping
+from babelgate.errors import InvalidParameter
+from babelgate.gateway.gateway import Gateway
+from babelgate.http import docs, health
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.http.consume import Consuming
+from babelgate.http.exchange import Exchange, carry_out
+from babelgate.http.heads import path_of
+from babelgate.http.openapi import document
+from babelgate.http.problems import MethodNotAllowed
+from babelgate.http.publish import Publishing
+from babelgate.http.rest import create_rest, serve_rest
+from babelgate.http.traced import RequestTrace
+from babelgate.observe.tracing.trace import BAGGAGE, TRACEPARENT
+
+Handler = Callable[[Exchange], Awaitable[None]]
+Ended = Callable[[Exchange, float], None]
+"""Called with a finished request and its duration in seconds. Must not block or raise."""
+
+OPEN = health.PROBES | docs.PATHS
+"""Paths that require no credential."""
+_QUEUES = "/queues/"
+
+
+def create_api(
+    gateway: Gateway,
+    *,
+    auth: Auth,
+    limits: RequestLimits,
+    prefix: str = "",
+    scraping: Scraping | None = None,
+    ended: Sequence[Ended] = (),
+) -> ASGIApp:
+    """Create the application for ``http`` scopes. The caller starts and closes the gateway.
+
+    The server must give ``raw_path``, which ASGI leaves optional: in ``path`` an escaped slash looks like a slash.
+
+    ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served as well.
+    ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
+    including refused ones.
+    """
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended)
+
+
+class Api:
+    """Dispatches requests, and converts errors to problems."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        auth: Auth,
+        limits: RequestLimits,
+        prefix: str,
+        scraping: Scraping | None,
+        ended: Sequence[Ended],
+    ) -> None:
+        self._tracing = gateway.tracing
+        self._records = gateway.tracing.recorder is not None
+        self._ended = ended
+        self._auth = auth
+        self._limits = limits
+        self._admission = gateway.admission
+        self._prefix = prefix
+        self._rest = rest = create_rest(gateway, scraping)
+        rest.include_router(docs.routes(lambda: document(rest, prefix)))
+        publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
+        self._hot: dict[str, dict[str, Handler]] = {
+            "messages": {"POST": publishing.one},
+            "messages:batch": {"POST": publishing.batch},
+            "messages:receive": {"POST": consuming.receive, "GET": consuming.receive},
+            "messages:ack": {"POST": consuming.ack},
+            "messages:nack": {"POST": consuming.nack},
+            "messages:reject": {"POST": consuming.reject},
+            "messages:extend": {"POST": consuming.extend},
+            "messages:settle": {"POST": consuming.settle},
+        }
+        self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise ValueError(f"only http is served, not {scope['type']}")
+        path, raw_path = scope["path"], scope["raw_path"]
+        if b"%" in raw_path:
+            path = path_of(raw_path)
+        prefix = self._prefix or scope.get("root_path", "")
+        if prefix and path.startswith(prefix + "/"):
+            path = path[len(prefix) :]
+        exchange = Exchange(scope, receive, send, path)
+        trace = None
+        headers = exchange.headers
+        if self._records or TRACEPARENT in headers or BAGGAGE in headers:
+            trace = exchange.trace = RequestTrace(self._tracing, scope, headers)
+            if path in OPEN and trace.context is None:
+                # Otherwise most traces would be probes.
+                trace.decline()
+        elif not self._ended:
+            await carry_out(exchange, self._serve)
+            return
+        began = time.perf_counter()
+        try:
+            await carry_out(exchange, self._serve)
+        finally:
+            took = time.perf_counter() - began
+            if trace is not None:
+                # The span ends first, because the observers may use its ids.
+                trace.end(exchange.route, exchange.status, exchange.error)
+            for observe in self._ended:
+                observe(exchange, took)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        path = exchange.path
+        if path == health.READYZ:
+            exchange.caller = self._auth.prober(exchange.headers)
+        elif path not in OPEN:
+            exchange.caller = self._auth.admit(exchange.headers)
+            if path.startswith(_QUEUES):
+                queue, _, verb = path[len(_QUEUES) :].partition("/")
+                if "%" in queue:
+                    raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
+                methods = self._hot.get(verb)
+                if methods is not None:
+                    exchange.route = self._routes[verb]
+                    handler = methods.get(exchange.scope["method"])
+                    if handler is None:
+                        raise MethodNotAllowed(allow=", ".join(methods))
+                    exchange.queue = queue
+                    await handler(exchange)
+                    return
+        await serve_rest(self._rest, exchange, self._limits, self._admission)

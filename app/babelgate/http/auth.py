@@ -1,0 +1,88 @@
+"""Authenticates callers by bearer token, or allows anyone except foreign web pages."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from babelgate.errors import Forbidden, Unauthenticated
+from babelgate.gateway.authorization import ANYONE, NOBODY, Caller
+
+_MAX_NAME = 300
+"""More than the longest name of a host with a port: https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4"""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+Headers = Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Authenticates the callers of requests.
+
+    ``callers``: the holder of each token, by the token's SHA-256 in lower-case hexadecimal; None means ``auth: none``.
+    ``hosts``: names of this service without port, besides the loopback names, with IPv6 addresses in brackets; used
+    only without credentials. ``open_readyz``: whether ``/readyz`` names brokers to anyone.
+    """
+
+    callers: Mapping[str, Caller] | None = None
+    hosts: frozenset[str] = frozenset()
+    open_readyz: bool = False
+
+    def admit(self, headers: Headers) -> Caller:
+        """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page."""
+        if self.callers is None:
+            host = headers.get(b"host", b"")
+            ordinary = len(host) <= _MAX_NAME and _is_own(host, self.hosts)
+            if not ordinary or b"origin" in headers or b"sec-fetch-site" in headers:
+                self._keep_pages_out(headers)
+            return ANYONE
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise Unauthenticated
+        # The duration of a look-up depends only on the SHA-256, which a client cannot approach byte by byte. This is as
+        # safe as a constant-time comparison with each token, and independent of their number.
+        caller = self.callers.get(hashlib.sha256(token.strip()).hexdigest())
+        if caller is None:
+            raise Unauthenticated
+        return caller
+
+    def prober(self, headers: Headers) -> Caller:
+        """Return the caller of ``/readyz``, who is never refused. The answer names the brokers within its rights."""
+        if self.open_readyz:
+            return ANYONE
+        try:
+            return self.admit(headers)
+        except (Unauthenticated, Forbidden):
+            return NOBODY
+
+    def _keep_pages_out(self, headers: Headers) -> None:
+        """Raise Forbidden for foreign web pages, also under a host name of their own that resolves to this service.
+
+        Without credentials they could otherwise receive messages through the browser of a user.
+        """
+        host = headers.get(b"host")
+        if host is not None and not self._own(host):
+            raise Forbidden(reason="This Host is not a name of this service: add it to `hosts`, or configure tokens.")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._own(origin.partition(b"://")[2]):
+            raise Forbidden(
+                reason="Web pages of this Origin cannot use this service: add its host to `hosts`, or configure tokens."
+            )
+        # "none": a request of the user, for example from the address bar. https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header
+        site = headers.get(b"sec-fetch-site")
+        if site is not None and site.strip().lower() not in (b"same-origin", b"none"):
+            raise Forbidden(reason="Web pages of other sites, hosts and ports cannot use this service.")
+
+    def _own(self, host: bytes) -> bool:
+        return _is_own(host, self.hosts) if len(host) <= _MAX_NAME else False
+
+
+@lru_cache(maxsize=256)
+def _is_own(host: bytes, hosts: frozenset[str]) -> bool:
+    name = host.decode("latin-1").strip().lower()
+    if name in LOOPBACK or name in hosts:
+        return True
+    name, _, port = name.rpartition(":")
+    return port.isdigit() and (name in LOOPBACK or name in hosts)

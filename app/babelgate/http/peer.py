@@ -1,0 +1,100 @@
+"""The private API between gateways. All requests and answers are signed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from babelgate.cluster.signing import ANYBODY, HEADER, Proof, Signer
+from babelgate.cluster.wire import (
+    IDENTITY_PATH,
+    MAX_CALL_BYTES,
+    METRICS_PATH,
+    SETTLE_PATH,
+    Answer,
+    Identity,
+    SettleCall,
+    decode_calls,
+    encode_answers,
+)
+from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
+from babelgate.gateway.gateway import Gateway
+from babelgate.http.body import read
+from babelgate.http.exchange import JSON, Exchange, carry_out
+from babelgate.http.heads import path_of
+from babelgate.http.problems import CONTENT_TYPE as PROBLEM
+from babelgate.http.problems import MethodNotAllowed, NotFound, problem
+from babelgate.http.results import log_defects
+
+METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
+_SIGNATURE = HEADER.encode()
+ProcessMetrics = Callable[[], Awaitable[bytes]]
+
+_ROOM = "(peers)"
+"""The name under which admission counts calls of peers. No broker can have it."""
+
+
+class PeerApi:
+    """Reports the identity and the metrics of this process, and settles its own deliveries. Never forwards a call."""
+
+    def __init__(self, gateway: Gateway, signer: Signer, metrics: ProcessMetrics | None = None) -> None:
+        """``metrics``: returns the metrics of this process, for another worker."""
+        self._gateway = gateway
+        self._signer = signer
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        exchange = Exchange(scope, receive, send, path_of(scope["raw_path"]))
+        await carry_out(exchange, self._serve)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        method = METHODS.get(exchange.path)
+        if method is None:
+            raise NotFound(path=exchange.path)
+        if exchange.scope["method"] != method:
+            raise MethodNotAllowed(allow=method)
+        # The signature covers a digest of the body, so it is checked before the body is read.
+        proof = self._signer.verify(method, exchange.path, exchange.headers.get(_SIGNATURE, b""))
+        with self._gateway.admission.other(_ROOM, min(exchange.announced, MAX_CALL_BYTES)) as permit:
+            await self._take(exchange, proof, await read(exchange, MAX_CALL_BYTES, permit))
+
+    async def _take(self, exchange: Exchange, proof: Proof, body: bytes) -> None:
+        if not proof.covers(body):
+            raise Unauthenticated
+        if proof.target not in (self._gateway.incarnation, ANYBODY):
+            status, _, text = problem(LeaseLost(), exchange.path)
+            await _answer(exchange, proof, status, text, PROBLEM)
+        elif exchange.path == IDENTITY_PATH:
+            await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
+        elif proof.target == ANYBODY:
+            raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
+        elif exchange.path == METRICS_PATH:
+            if self._metrics is None:
+                raise NotFound(path=exchange.path)
+            await _answer(exchange, proof, 200, await self._metrics())
+        else:
+            await _answer(exchange, proof, 200, await self._settled(exchange, body))
+
+    async def _settled(self, exchange: Exchange, body: bytes) -> bytes:
+        try:
+            calls = decode_calls(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not a list of settle calls of a gateway") from None
+        return encode_answers(await asyncio.gather(*(self._settle(exchange, call) for call in calls)))
+
+    async def _settle(self, exchange: Exchange, call: SettleCall) -> Answer:
+        try:
+            results = await self._gateway.settle_here(call.queue, call.settlement, call.traceparent)
+        except BabelgateError as error:
+            return error
+        log_defects(exchange, call.queue, (result.error for result in results))
+        return results
+
+
+async def _answer(exchange: Exchange, proof: Proof, status: int, body: bytes, content_type: bytes = JSON) -> None:
+    signature = proof.of_answer(status, body).encode("ascii")
+    await exchange.answer(status, body, content_type, [(_SIGNATURE, signature)])

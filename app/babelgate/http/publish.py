@@ -1,0 +1,167 @@
+"""Hot endpoints that publish one message or a batch."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from babelgate.envelope.options import IDEMPOTENCY_KEY
+from babelgate.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerUnavailable,
+    InternalError,
+    InvalidIdempotencyKey,
+    TooManyFailures,
+    TooManyLines,
+)
+from babelgate.gateway.authorization import Right
+from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.model import Replay
+from babelgate.http.body import RequestLimits, arrived, media_type, read, require_json
+from babelgate.http.broker_properties import NAME as BROKER_PROPERTIES
+from babelgate.http.broker_properties import from_header, refuse_header
+from babelgate.http.exchange import JSON, ClientGone, Exchange, log
+from babelgate.http.jobs import JOB, entries, entry
+from babelgate.http.problems import HttpError, RawHeaders
+from babelgate.http.results import BatchResults
+from babelgate.http.schemas import NoParameters, PublishParameters, from_query, given
+from babelgate.http.spool import Spool
+from babelgate.http.upload import CHUNK_BYTES, Upload, array_chunks, line_chunks
+from babelgate.ojs import MEDIA_TYPE
+
+_REPLAYED: RawHeaders = [(b"idempotency-replayed", b"true")]
+
+_HEADER = "Idempotency-Key"
+_NAME = _HEADER.lower().encode()
+_STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+_BARE = re.compile(r"[!#-~]+")
+_ESCAPED = re.compile(r'\\(["\\])')
+UNUSUAL = frozenset({_NAME, BROKER_PROPERTIES})
+"""The fields, besides Content-Type, that :meth:`Publishing.one` reads."""
+NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Publishing:
+    """The endpoints that publish messages."""
+
+    def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
+        self._gateway = gateway
+        self._limits = limits
+        self._max_entry_bytes = limits.max_entry_bytes
+
+    async def one(self, exchange: Exchange) -> None:
+        """Publish one message; 201 when it is durable."""
+        query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
+        delay = ordering_key = None
+        if query:
+            parameters = from_query(query, PublishParameters)
+            delay, ordering_key = given(parameters.delay_seconds), given(parameters.ordering_key)
+        key = _idempotency_key(exchange) if _NAME in headers else None
+        is_job = headers.get(b"content-type") != JSON and require_json(exchange, MEDIA_TYPE) == JOB
+        access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
+        properties = from_header(exchange) if BROKER_PROPERTIES in headers else None
+        with self._gateway.admission.publish(access.route.broker, _size(exchange, most)) as permit:
+            body = arrived(exchange, most, permit)
+            if body is None:
+                body = await read(exchange, most, permit)
+            receipt = await self._gateway.publish(
+                exchange.caller,
+                access,
+                await entry(access.route.queue, body, self._gateway.clock, exchange.trace, delay) if is_job else body,
+                delay_seconds=delay,
+                ordering_key=ordering_key,
+                trace=exchange.trace,
+                idempotency_key=key,
+                sent=body,
+                broker_properties=properties,
+            )
+        replayed = _REPLAYED if type(receipt) is Replay else None
+        await exchange.answer(201, _encode(receipt), headers=replayed)
+
+    async def batch(self, exchange: Exchange) -> None:
+        """Publish the entries of a JSON array or of NDJSON, in order; 201 when all were accepted, else 207. The answer
+        starts after the last entry."""
+        from_query(exchange.scope["query_string"], NoParameters)
+        _refuse_idempotency_key(exchange)
+        refuse_header(exchange, "each entry of a batch has its own, in its member broker_properties")
+        with Spool() as spool:
+            results = BatchResults(spool)
+            try:
+                if media_type(exchange) in NDJSON:
+                    await self._lines(exchange, results)
+                else:
+                    require_json(exchange, MEDIA_TYPE, *sorted(kind.decode() for kind in NDJSON))
+                    await self._array(exchange, results)
+                    await results.answer(exchange)
+            except (BabelgateError, ClientGone):
+                raise
+            except Exception:
+                if exchange.status:
+                    raise
+                log.exception("request failed", **exchange.ids())
+                await exchange.fail(InternalError(), results.counts())
+
+    async def _array(self, exchange: Exchange, results: BatchResults) -> None:
+        access = self._access(exchange)
+        size = _size(exchange, self._limits.max_request_bytes)
+        with self._gateway.admission.batch(access.route.broker, size) as permit:
+            body = await read(exchange, self._limits.max_request_bytes, permit)
+            upload = Upload(exchange, access, self._gateway)
+            async for bodies in array_chunks(body):
+                await results.add(await upload.publish(await entries(exchange, bodies, self._gateway.clock)))
+
+    async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
+        """An upload that breaks off, has too many failed entries, or turns out to be too large or badly compressed,
+        leaves its earlier entries published; the problem then contains the number of accepted entries."""
+        access = self._access(exchange)
+        size = _size(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES)
+        with self._gateway.admission.batch(access.route.broker, size):
+            upload = Upload(exchange, access, self._gateway)
+            try:
+                async for chunk in line_chunks(exchange, self._limits):
+                    upload.check_failures(results.accepted, results.failed)
+                    await results.add(await upload.publish(chunk))
+            except (BodyTooLarge, TooManyLines, TooManyFailures, BrokerUnavailable, HttpError) as error:
+                await exchange.fail(error, results.counts())
+            else:
+                await results.answer(exchange)
+
+    def _access(self, exchange: Exchange) -> Access:
+        return self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
+
+
+def _size(exchange: Exchange, most: int, usual: int = 0) -> int:
+    """The bytes of a body that are in memory: at most ``most``, or ``usual`` without a Content-Length. The permit for
+    them is taken before the body is read."""
+    size = usual if b"content-encoding" in exchange.headers else exchange.announced or usual
+    return min(size, most)
+
+
+def _idempotency_key(exchange: Exchange) -> str | None:
+    """The value of the header Idempotency-Key; None without one. Raises InvalidIdempotencyKey.
+
+    draft-ietf-httpapi-idempotency-key-header: a string of a structured field (RFC 9651, section 3.3.3), ``"…"`` with
+    the escapes ``\\"`` and ``\\\\``. A text without quotes and spaces is accepted as well, because clients send that.
+    """
+    given = exchange.headers.get(_NAME)
+    if given is None:
+        return None
+    if sum(name == _NAME for name, _ in exchange.scope["headers"]) > 1:
+        raise InvalidIdempotencyKey(reason="the header occurs more than once", header=_HEADER)
+    text = given.decode("latin-1").strip(" \t")
+    quoted = _STRING.fullmatch(text)
+    key = _ESCAPED.sub(r"\1", quoted[1]) if quoted else text
+    if not IDEMPOTENCY_KEY.fullmatch(key) or not (quoted or _BARE.fullmatch(text)):
+        raise InvalidIdempotencyKey(reason="must be a string of 1 to 255 printable ASCII characters", header=_HEADER)
+    return key
+
+
+def _refuse_idempotency_key(exchange: Exchange) -> None:
+    """Raise InvalidIdempotencyKey for a batch with the header, because a key identifies one message."""
+    if _NAME in exchange.headers:
+        reason = "each entry of a batch has its own key, in its member idempotency_key"
+        raise InvalidIdempotencyKey(reason=reason, header=_HEADER)

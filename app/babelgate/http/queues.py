@@ -1,0 +1,199 @@
+"""Endpoints for queues and brokers: list, inspect, peek, validate, purge."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+
+from babelgate.brokers.binding import Peeked
+from babelgate.brokers.projection import NativeWrite
+from babelgate.errors import InvalidParameter
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Projection, QueueInfo
+from babelgate.http import views
+from babelgate.http.body import media_type
+from babelgate.http.broker_properties import from_header, refuse_header
+from babelgate.http.dependencies import (
+    EXCHANGE,
+    NO_PARAMETERS,
+    CallerOf,
+    QueueName,
+    inlined,
+    json_answer,
+    listed,
+    text_or_base64,
+)
+from babelgate.http.exchange import Exchange
+from babelgate.http.jobs import JOB, entry
+from babelgate.http.operations import BROKER_PROPERTIES, PUBLISH_BODY, VALIDATE_QUERY
+from babelgate.http.problems import UnsupportedMediaType
+from babelgate.http.schemas import ValidateParameters, from_query, given
+
+
+def routes(gateway: Gateway) -> APIRouter:
+    """The routes that call ``gateway``."""
+    router = APIRouter()
+
+    @router.get(
+        "/queues",
+        operation_id="list_queues",
+        summary="List queues",
+        tags=["queues"],
+        response_model=views.QueueListView,
+    )
+    async def list_queues(caller: CallerOf, parameters: Annotated[views.QueueListQuery, Query()]) -> Response:
+        """List the known queues on which the caller has any right, by name.
+
+        A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
+        it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ
+        all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of
+        the account and region.
+        """
+        infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor)
+        tail = f'],"next_cursor":{msgspec.json.encode(cursor).decode()}}}'
+        return await listed('{"queues":[', infos, _queue, tail, lambda info: 0)
+
+    @router.post(
+        "/queues/{queue}:purge",
+        operation_id="purge_queue",
+        summary="Purge a queue",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def purge_queue(
+        caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
+    ) -> views.PurgeResultView:
+        """Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+
+        Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run` nothing is
+        removed: the broker's counts of these messages are added up. Where it has no such counts the answer is 422: on
+        Azure Service Bus, and on Pulsar and Artemis without access to their management.
+        """
+        return views.purged(await gateway.purge(caller, queue, dry_run=parameters.dry_run), parameters)
+
+    @router.get(
+        "/queues/{queue}",
+        operation_id="get_queue",
+        summary="Get a queue",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def get_queue(caller: CallerOf, queue: QueueName) -> views.QueueView:
+        """Get the counts, capabilities and policy of one queue. Requires any right on it."""
+        return views.QueueView.model_validate(await gateway.overview.queue(caller, queue))
+
+    @router.get(
+        "/queues/{queue}/messages:peek",
+        operation_id="peek_messages",
+        summary="Peek at ready messages",
+        tags=["consume"],
+        response_model=views.PeekedListView,
+    )
+    async def peek_messages(
+        caller: CallerOf, queue: QueueName, parameters: Annotated[views.PeekQuery, Query()]
+    ) -> Response:
+        """Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages
+        reduce the number returned below `limit`."""
+        found = await gateway.peek(caller, queue, parameters.limit)
+        return await listed('{"messages":[', found, _peeked, "]}", lambda each: len(each.body))
+
+    @router.post(
+        "/queues/{queue}/messages:validate",
+        operation_id="validate_message",
+        summary="Validate a message",
+        tags=["publish"],
+        response_model=views.ProjectionView,
+        openapi_extra={"parameters": [*VALIDATE_QUERY, BROKER_PROPERTIES], "requestBody": PUBLISH_BODY},
+    )
+    async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
+        """Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.
+
+        `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and
+        body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new
+        in each call.
+
+        With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
+        not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
+        `listen`.
+        """
+        parameters = from_query(request.scope["query_string"], ValidateParameters)
+        if parameters.mode == "consume":
+            return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
+        access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
+        exchange: Exchange = request.scope[EXCHANGE]
+        body, properties = await request.body(), from_header(exchange)
+        if media_type(exchange) == JOB:
+            body = await entry(queue, body, gateway.clock, exchange.trace, delay)
+        made = await gateway.validate(
+            caller,
+            access,
+            body,
+            delay_seconds=delay,
+            ordering_key=given(parameters.ordering_key),
+            trace=exchange.trace,
+            broker_properties=properties,
+        )
+        return _projected(made)
+
+    async def _consumed(
+        caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes
+    ) -> Projection:
+        for name in ("delay_seconds", "ordering_key"):
+            if given(getattr(parameters, name)) is not None:
+                raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
+        refuse_header(exchange, "is not allowed with mode=consume")
+        if media_type(exchange) == JOB:
+            raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")
+        return await gateway.inspect(caller, queue, body)
+
+    @router.get(
+        "/brokers",
+        operation_id="list_brokers",
+        summary="List brokers",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def list_brokers(caller: CallerOf) -> views.BrokerListView:
+        """List the brokers of the queues that the caller may manage, with their current state.
+
+        Requires the right `manage` on some queue. A broker is shown when that right covers one of its configured
+        queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to
+        it. The right on `*` shows all brokers.
+        """
+        found = await gateway.overview.brokers(caller)
+        return views.BrokerListView(brokers=[views.BrokerView.model_validate(info) for info in found])
+
+    return router
+
+
+def _queue(info: QueueInfo) -> bytes:
+    return views.ListedQueueView.model_validate(info).model_dump_json().encode()
+
+
+def _peeked(message: Peeked) -> bytes:
+    return msgspec.json.encode({"headers": dict(message.headers), **inlined("envelope", message.body)})
+
+
+def _write(write: NativeWrite) -> dict[str, Any]:
+    return msgspec.structs.asdict(write) | text_or_base64("body", write.body)
+
+
+def _projected(made: Projection) -> Response:
+    return json_answer(
+        {
+            "queue": made.queue,
+            "broker": made.broker,
+            "native_name": made.native_name,
+            "headers": dict(made.headers),
+            "size_bytes": len(made.body),
+            "warnings": made.warnings,
+            "delay_seconds": made.delay_seconds,
+            "ordering_key": made.ordering_key,
+            "idempotency": made.idempotency,
+            "writes": [_write(write) for write in made.writes],
+            "envelope": msgspec.Raw(made.body),
+        }
+    )

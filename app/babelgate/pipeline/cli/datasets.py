@@ -1,0 +1,190 @@
+"""The commands ``validate``, ``ingest``, ``compact``, ``metrics`` and ``report``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from babelgate.pipeline.cli.options import DATE, in_lake, retains, starts_spark
+from babelgate.pipeline.spark.launch import Launch
+
+
+@click.command(epilog="\b\nExample:\n  babelgate pipeline validate dumps/ --lake lake --max-quarantine-rate 0.01")
+@click.argument("inputs", nargs=-1, required=True)
+@in_lake
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "ndjson", "parquet", "dead-letters"]),
+    default="auto",
+    show_default=True,
+    help="Format of the inputs; auto detects it from their first bytes.",
+)
+@click.option("--column", help="Parquet column of the bodies.  [default: body, or the only fitting one]")
+@click.option(
+    "--max-quarantine-rate", type=click.FloatRange(0, 1), help="Exit with 3 if a larger share is quarantined."
+)
+@click.option(
+    "--max-body-bytes",
+    type=click.IntRange(min=1),
+    help="Quarantine larger bodies, as too_large.  [default: 16777216]",
+)
+@click.option("--force", is_flag=True, help="Repeat the job although nothing has changed.")
+@starts_spark
+def validate(
+    launch: Launch,
+    inputs: tuple[str, ...],
+    lake: str,
+    form: str,
+    column: str | None,
+    max_quarantine_rate: float | None,
+    max_body_bytes: int | None,
+    force: bool,
+) -> None:
+    """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ of the lake.
+
+    Reads NDJSON (plain, gzip, zstd), Parquet with a column of bodies, and exports of dead letters, as the API lists
+    them.
+    """
+    from babelgate.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
+    from babelgate.pipeline.validate.job import validate as run
+
+    reading = ReadOptions(form, column, max_body_bytes or MAX_BODY_BYTES)
+    run(launch, inputs, lake, reading, max_quarantine_rate, force)
+
+
+@click.command(epilog="\b\nExample:\n  babelgate pipeline ingest /var/lib/babelgate/journal --lake lake")
+@click.argument("landing")
+@in_lake
+@click.option(
+    "--once/--continuous",
+    default=True,
+    show_default=True,
+    help="Read the segments there are now, or run until stopped.",
+)
+@click.option(
+    "--interval-seconds",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="With --continuous, seconds between searches for new segments.",
+)
+@click.option(
+    "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Most segments per batch."
+)
+@click.option("--checkpoint", metavar="FOLDER", help="Folder for the list of segments read.  [default: in the lake]")
+@starts_spark
+def ingest(
+    launch: Launch,
+    landing: str,
+    lake: str,
+    once: bool,
+    interval_seconds: float,
+    max_files: int,
+    checkpoint: str | None,
+) -> None:
+    """Read the journal's segments in LANDING, a folder or URL, into journal/ of the lake, every record once.
+
+    Corrupt lines go to journal_corrupt/, and journal_gaps/ lists missing records. The command may be killed at any time
+    and started again.
+    """
+    from babelgate.pipeline.journal.ingest import ingest as run
+
+    run(launch, landing, lake, None if once else interval_seconds, max_files, checkpoint)
+
+
+@click.command(epilog="\b\nExample:\n  babelgate pipeline compact --lake lake")
+@in_lake
+@click.option(
+    "--target-mib",
+    type=click.FloatRange(min=0.01),
+    default=128.0,
+    show_default=True,
+    help="Target size of files; a smaller date has one file.",
+)
+@retains("replaced files stay")
+@click.option("--force", is_flag=True, help="Compact every date, not only those with new batches.")
+@starts_spark
+def compact(launch: Launch, lake: str, target_mib: float, retain_hours: float, force: bool) -> None:
+    """Merge the small files of journal/ of the lake: one set per date, sorted by queue and message.
+
+    Readers see either the former files or the new ones. ingest may run meanwhile. Files replaced longer than
+    --retain-hours ago are removed.
+    """
+    from babelgate.pipeline.journal.compact import compact as run
+
+    run(launch, lake, target_mib, retain_hours, force)
+
+
+@click.command(epilog="\b\nExample:\n  babelgate pipeline metrics --lake lake --from 2026-01-01 --to 2026-01-31")
+@in_lake
+@click.option("--from", "start", type=DATE, metavar="DATE", help="The first date to compute.  [default: the first]")
+@click.option("--to", "end", type=DATE, metavar="DATE", help="The last date to compute.  [default: the last]")
+@click.option(
+    "--lookback-days",
+    type=click.IntRange(min=1),
+    default=31,
+    show_default=True,
+    help="Greatest age of a message in days; later events do not change its date.",
+)
+@click.option("--force", is_flag=True, help="Recompute all dates, also those without changes.")
+@retains("superseded data stays")
+@starts_spark
+def metrics(
+    launch: Launch,
+    lake: str,
+    start: datetime | None,
+    end: datetime | None,
+    lookback_days: int,
+    force: bool,
+    retain_hours: float,
+) -> None:
+    """Measure the journal of the lake: counts, rates, times, sizes, and the lifecycle of every message.
+
+    Only dates that new events touch are recomputed. Dates are UTC.
+    """
+    from babelgate.pipeline.metrics.dates import DateRange
+    from babelgate.pipeline.metrics.job import metrics as run
+
+    if start is not None and end is not None and start > end:
+        raise click.BadParameter("it is before --from", param_hint="--to")
+    run(launch, lake, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
+
+
+@click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")
+@in_lake
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.  [default: report.FORMAT]"
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["html", "json", "csv"]),
+    help="[default: by the suffix of --output, else html]",
+)
+@click.option("--from", "first", type=DATE, metavar="DATE", help="The first day, UTC.  [default: the first]")
+@click.option("--to", "last", type=DATE, metavar="DATE", help="The last day, included.  [default: the last]")
+@click.option("--note", metavar="TEXT", help="A sentence for the top of the page.")
+@starts_spark
+def report(
+    launch: Launch,
+    lake: str,
+    output: Path | None,
+    form: str | None,
+    first: datetime | None,
+    last: datetime | None,
+    note: str | None,
+) -> None:
+    """Make a report of the datasets of `metrics` (and `validate`) in the lake: one self-contained HTML page.
+
+    JSON and CSV contain the same numbers.
+    """
+    from babelgate.pipeline.report.job import report as run
+
+    if first is not None and last is not None and first > last:
+        raise click.UsageError("--from is later than --to")
+    ending = "" if output is None else output.suffix.removeprefix(".").lower()
+    form = form or (ending if ending in ("html", "json", "csv") else "html")
+    run(launch, lake, output or Path(f"report.{form}"), form, first and first.date(), last and last.date(), note)

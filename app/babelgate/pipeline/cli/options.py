@@ -1,0 +1,66 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from babelgate.pipeline.errors import require_spark
+from babelgate.pipeline.spark.launch import Launch
+
+DATE = click.DateTime(["%Y-%m-%d"])
+
+in_lake = click.option(
+    "--lake",
+    required=True,
+    envvar="BABELGATE_LAKE",
+    metavar="ROOT",
+    help="Folder or URL of the lake, which holds all datasets of the pipeline; or set BABELGATE_LAKE.",
+)
+
+
+def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds ``--retain-hours`` to a command. ``what``: subject and verb of its help text."""
+    return click.option(
+        "--retain-hours",
+        type=click.FloatRange(min=0),
+        default=24.0,
+        show_default=True,
+        help=f"How long {what}, for readers that use them.",
+    )
+
+
+def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that start Spark, and passes them to ``command`` as a Launch, its first argument."""
+
+    @functools.wraps(command)
+    def launched(
+        master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
+    ) -> None:
+        if summary is not None and not summary.absolute().parent.is_dir():
+            # Check now, because the file is written only at the end.
+            raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
+        require_spark()
+        command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
+
+    for option in (
+        click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),
+        click.option(
+            "--summary", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file, as JSON."
+        ),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+        click.option("--master", help="Where Spark runs, as its own tools take it.  [default: local[*]]"),
+    ):
+        launched = option(launched)
+    return launched
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
+    return key, value

@@ -1,0 +1,192 @@
+"""The job ``metrics``: computes eight datasets from the journal, for the dates that new events touch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import click
+
+from babelgate import __version__
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.reader import Snapshot, existing, gaps, now_ms, require_journal
+from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
+from babelgate.pipeline.metrics.missing_spans import missing_spans_of
+from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter
+from babelgate.pipeline.spark.console import progress, say, summarize
+from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.datasets import DatasetStore, Manifest, run_id
+from babelgate.pipeline.storage.locks import exclusive_lock
+
+_TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
+
+
+def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, retain_hours: float = 24.0) -> Manifest:
+    """Run the job and print its result. Returns the manifest of the run. Raises JobFailed."""
+    require_journal(root)
+    with launch.spark("metrics") as spark:
+        store = DatasetStore(spark, root)
+        journal = existing(spark, root)
+        with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
+            job = _MetricsJob(store, journal, within)
+            removed = job.tidy(now_ms() - int(retain_hours * 3_600_000))
+            manifest, unchanged = job.run(force)
+        places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
+    facts = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
+    summarize(launch.summary, {**facts, "unchanged": unchanged, "removed": removed, "paths": places})
+    _print_result(facts, root, unchanged, len(removed))
+    return manifest
+
+
+class _MetricsJob:
+    def __init__(self, store: DatasetStore, journal: Snapshot, within: DateRange) -> None:
+        self._store = store
+        self._journal = journal
+        self._within = within
+        self._missing_spans = missing_spans_of(gaps(journal.known()))
+        self._now = state_of(journal.dates(), self._missing_spans)
+        self._former = self._read()
+        # Results of another program version are recomputed when a run includes their dates.
+        is_own = self._former.get("code_version") == __version__
+        self._measured_state: State = self._former.get("state", {}) if is_own else {}
+
+    def tidy(self, until: int) -> list[str]:
+        """Remove superseded folders unused since ``until``, Unix ms. Returns their paths below the root."""
+        return remove_superseded(self._store, DATASETS, self._former, until) if self._former else []
+
+    def run(self, force: bool) -> tuple[Manifest, bool]:
+        """Recompute changed dates. Returns the manifest, and whether nothing had changed."""
+        days = changed(self._measured_state, self._now, self._within, everything=force)
+        if not days and self._former:
+            return self._former, True
+        if not days:
+            raise JobFailed(f"{self._store.root} has no journal of these dates")
+        state = {**self._measured_state, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
+        # A new run id, because the former run must not be overwritten while it is read.
+        run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
+        say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
+        began = time.monotonic()
+        with progress(self._store.spark, "metrics"):
+            facts = self._measure(days, run)
+        facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
+        return self._store.publish(DATASETS, run, facts), False
+
+    def _read(self) -> Manifest:
+        """The manifest of the current run; empty before the first.
+
+        If that run was killed while it published its datasets, the rest of them is published now.
+        """
+        run = self._store.current(DATASETS[0])
+        return {} if run is None else self._store.completed(DATASETS, run) or {}
+
+    def _measure(self, days: list[date], run: str) -> dict[str, Any]:
+        followed = days_before(days[0], self._within.lookback_days)
+        # If a producer's clock is ahead, events of a message may be dated one day before the message.
+        window = [iso for iso in self._now if date.fromisoformat(iso) >= days_before(followed, 1)]
+        records = self._journal.records(window)
+        writer = MetricsWriter(self._store, run, records, self._missing_spans, self._former.get("parts", {}))
+        writer.events(days)
+        touched = writer.touched(days)
+        for day in dates_with_other_gaps(self._measured_state, self._now, days):
+            # Messages that were open on that day may have lost events.
+            touched |= {
+                each for each in writer.days("lifecycle") if days_before(day, self._within.lookback_days) <= each <= day
+            }
+        writer.messages(sorted(day for day in touched if day >= followed))
+        last = self._last()
+        # Earlier runs computed ``open`` for some of these days with fewer records.
+        reopened = [day for day in writer.days("open") if day >= days[0] and day.isoformat() in self._now]
+        writer.still_open({last, *reopened}, date.fromisoformat(max(self._now)))
+        return {
+            "parts": writer.parts,
+            "counts": writer.totals(days, _TOTALS),
+            "dates": [day.isoformat() for day in days],
+            "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
+            "not_followed": sorted(day.isoformat() for day in touched if day < followed),
+            "as_of": writer.last_at(last),
+            "at_least": bool(self._missing_spans),
+            "options": {
+                "from": self._within.first and self._within.first.isoformat(),
+                "to": self._within.last and self._within.last.isoformat(),
+                "lookback_days": self._within.lookback_days,
+            },
+        }
+
+    def _last(self) -> date:
+        """The last day in the range that has records."""
+        return max(
+            day for day in map(date.fromisoformat, self._now) if self._within.last is None or day <= self._within.last
+        )
+
+
+def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
+    """Remove dates superseded at ``until`` (Unix ms) or before, and leftovers of killed runs.
+
+    ``current``: the manifest of the current run. Returns the removed paths below the root. The caller owns the lock of
+    ``metrics``.
+    """
+    removed: list[str] = []
+    for dataset in datasets:
+        removed += _DatasetRuns(store, dataset, current, until).remove()
+    return removed
+
+
+class _DatasetRuns:
+    """The runs of one dataset. A date of a run is unused since a later run that has this date was completed."""
+
+    def __init__(self, store: DatasetStore, dataset: str, current: Manifest, until: int) -> None:
+        self._store = store
+        self._home = store.folder(dataset)
+        self._current: str = current["run_id"]
+        self._current_run_of: dict[str, str] = current["parts"][dataset]
+        self._until = until
+        self._completed = {run: self._completed_at(dataset, run) for run in store.files.folders(self._home, "run=")}
+
+    def remove(self) -> list[str]:
+        """Remove unused folders. Returns their paths below the root."""
+        gone = []
+        for run, completed_at in self._completed.items():
+            if run == self._current:
+                continue
+            place = f"{self._home}/run={run}"
+            days = self._store.files.folders(place, "date=")
+            unused = [day for day in days if self._is_unused(run, day)]
+            if completed_at is None or (len(unused) == len(days) and self._is_past(self._current)):
+                gone.append(place)
+            else:
+                gone += [f"{place}/date={day}" for day in unused]
+        for place in gone:
+            self._store.files.remove(place)
+        return [place.removeprefix(f"{self._store.root}/") for place in gone]
+
+    def _is_unused(self, run: str, day: str) -> bool:
+        current_run = self._current_run_of.get(day, self._current)
+        return current_run != run and self._is_past(current_run)
+
+    def _is_past(self, run: str) -> bool:
+        completed_at = self._completed.get(run)
+        return completed_at is not None and completed_at <= self._until
+
+    def _completed_at(self, dataset: str, run: str) -> int | None:
+        manifest = self._store.manifest(dataset, run)
+        return None if manifest is None else int(manifest["completed_at"])
+
+
+def _print_result(facts: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
+    if unchanged:
+        say(f"Nothing has changed since run {facts['run_id']}; use --force to repeat it.")
+    at_least = "at least " if facts["at_least"] else ""
+    counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in facts["counts"].items() if count)
+    click.echo(
+        f"{len(facts['dates'])} dates, messages of {len(facts['message_dates'])}: {at_least}{counts or 'nothing'}"
+    )
+    if facts["not_followed"]:
+        click.echo(
+            f"Not recomputed, because they are older than --lookback-days: messages of "
+            f"{facts['not_followed'][0]} to {facts['not_followed'][-1]}"
+        )
+    click.echo(f"In {root}: {', '.join(DATASETS)}")
+    if removed:
+        click.echo(f"Removed superseded data: {removed} folders.")

@@ -1,0 +1,187 @@
+"""Sources of messages to send: rows with ``message_id``, ``queue``, ``created_at``, ``body``, and more columns for
+``--select``.
+
+A row with a non-null ``unread`` is no message but a file that could not be read completely. ``unread`` is then the
+reason, ``message_id`` the place, and ``body`` the error text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.storage.inputs import ReadOptions
+from babelgate.pipeline.storage.schemas import ddl
+from babelgate.terminal import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_IN_FILES = "source_file", "source_at"
+_IN_JOURNAL = "at", "node", "epoch", "seq"
+_UNREAD = "unreadable_file", "truncated_file"
+
+
+class Source(NamedTuple):
+    """Rows to send. ``order``: columns; of several rows of one message the greatest is sent. ``inputs``: JSON values
+    that identify the content, and so the run. ``places``: URLs of the inputs, independent of their content.
+    """
+
+    rows: DataFrame
+    order: tuple[str, ...]
+    inputs: list[Any]
+    places: list[str]
+
+
+class Unread(NamedTuple):
+    """The number of files that could not be read completely. ``at``: place and reason of one of them."""
+
+    files: int
+    at: str
+
+    @classmethod
+    def of(cls, found: Iterable[Any]) -> Unread:
+        """From rows of ``n`` and :meth:`example`."""
+        rows = list(found)
+        return cls(sum(row["n"] for row in rows), min((row["example"] for row in rows), default=""))
+
+    @staticmethod
+    def example() -> Column:
+        """An aggregate column: one of the unread places of a group, with its reason."""
+        from pyspark.sql import functions as f
+
+        place = f.concat_ws(": ", "message_id", f.col("body").cast("string"))
+        return f.min(f.when(f.col("unread").isNotNull(), place)).alias("example")
+
+    def text(self) -> str:
+        """The message for people."""
+        return f"{self.files} files could not be read completely, such as {printable(self.at)}"
+
+
+def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
+    """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed if there is none."""
+    store = DatasetStore(spark, root)
+    run = store.current(dataset)
+    rows = store.read(dataset, run)
+    # Rows without a body, such as unreadable files, are no messages.
+    rows = rows.where("length(body) > 0")
+    return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), run]], [store.folder(dataset)])
+
+
+def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -> Source:
+    """The bodies in files, read and classified as by ``validate``. Raises UsageError, JobFailed."""
+    from pyspark.sql import functions as f
+
+    from babelgate.pipeline.validate.job import list_input_files
+    from babelgate.pipeline.validate.validation_task import COLUMNS, plan_tasks, validate_batches
+
+    files = list_input_files(urls)
+    tasks = plan_tasks(files, reading.form)
+    task = partial(validate_batches, tasks=tasks, reading=reading, run="")
+    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(task, ddl(COLUMNS))
+    inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
+    unread = f.col("reason").isin(*_UNREAD)
+    replaced = {
+        "message_id": f.concat_ws("@", *_IN_FILES),
+        "queue": f.lit(None),
+        "body": f.col("detail").cast("binary"),
+    }
+    rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in replaced.items()})
+    places = [Path(url).absolute().as_uri() if "://" not in url else url.rstrip("/") for url in urls]
+    return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
+
+
+def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
+    """The messages of the journal below ``root``, one row each: the row of its acceptance, else of its first delivery.
+
+    With ``dead``: only messages that are in a dead-letter queue according to the journal, with the row of their last
+    dead-lettering. ``body`` is null if the journal has none. Raises JobFailed if nothing was ingested.
+    """
+    from pyspark.sql import functions as f
+
+    from babelgate.pipeline.journal.reader import existing
+
+    snapshot = existing(spark, root)
+    records = snapshot.records().withColumnRenamed("envelope", "body")
+    # A record without a readable id counts as a separate message.
+    one = f.coalesce(f.col("message_id"), f.concat_ws("/", "node", "epoch", "seq"))
+    at = f.struct(*_IN_JOURNAL)
+    whole = f.struct(*records.columns)
+    if dead:
+        is_end = f.col("event").isin("dead_lettered", "poison", "redriven")
+        # max_by ignores rows with a null order.
+        body = f.max_by("body", f.when(f.col("body").isNotNull(), f.struct(is_end, at)))
+        last = f.max_by(whole, f.when(is_end, at))
+        found = (
+            records.where(f.col("event") != "gap")
+            .groupBy("queue", one.alias("one"))
+            .agg(last.alias("last"), body.alias("kept"))
+        )
+        rows = found.where(f.col("last.event").isin("dead_lettered", "poison")).select(
+            *(f.col(f"last.{name}") if name != "body" else f.col("kept").alias("body") for name in records.columns)
+        )
+    else:
+        rank = f.struct(
+            f.col("event") == "accepted", f.col("body").isNotNull(), -f.col("at"), "node", "epoch", -f.col("seq")
+        )
+        begun = records.where(f.col("event").isin("accepted", "delivered"))
+        rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
+    places = [DatasetStore(spark, root).folder("journal")]
+    return Source(_all_read(rows), _IN_JOURNAL, [snapshot.known().content().processes], places)
+
+
+def _all_read(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return rows.withColumn("unread", f.lit(None).cast("string"))
+
+
+def select_rows(source: Source, select: str | None) -> DataFrame:
+    """The rows that match the SQL condition ``select``, and all ``unread`` rows.
+
+    Raises UsageError if ``select`` is no condition on the columns.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as f
+
+    if select is None:
+        return source.rows
+    try:
+        return source.rows.where(f.col("unread").isNotNull() | f.expr(select))
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise click.UsageError(f"--select: {reason}. Columns: {', '.join(source.rows.columns)}") from None
+
+
+def distinct_messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
+    """Every message once, as (message_id, target_queue, created_at, copies, body, unread).
+
+    A message is identified by its id and queue; without an id, by its bytes. ``copies``: its number of rows. With
+    ``limit``, only the oldest by ``created_at``; ``unread`` rows come first.
+    """
+    from pyspark.sql import functions as f
+
+    has_id = f.trim(f.col("message_id")) != ""
+    digest: Column = f.concat(f.lit("sha256:"), f.sha2(f.coalesce("body", f.lit(b"")), 256))
+    named = f.coalesce(f.lit(to_queue).cast("string"), f.col("queue"), f.lit(""))
+    target = f.when(f.col("unread").isNull(), named).otherwise("")
+    once = (
+        rows.select(
+            f.when(has_id, f.col("message_id")).otherwise(digest).alias("message_id"),
+            target.alias("target_queue"),
+            f.struct("created_at", "body", "unread").alias("kept"),
+            f.struct(*order, f.sha2(f.coalesce("body", f.lit(b"")), 256)).alias("order"),
+        )
+        .groupBy("message_id", "target_queue")
+        .agg(f.max_by("kept", "order").alias("kept"), f.count("*").alias("copies"))
+        .select("message_id", "target_queue", "kept.created_at", "copies", "kept.body", "kept.unread")
+    )
+    if limit is None:
+        return once
+    oldest = f.col("created_at").asc_nulls_last(), "message_id", "target_queue"
+    return once.orderBy(f.col("unread").asc_nulls_last(), *oldest).limit(limit)

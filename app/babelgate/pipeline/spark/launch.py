@@ -1,0 +1,95 @@
+"""Starts Spark for one job, keeps its log, and turns its errors into one line."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from babelgate.extras import how_to_install
+from babelgate.pipeline.errors import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_LACKING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+_PYTHON_ERROR = re.compile(r"^(?!java|org\.|scala|py4j)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.M)
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$", re.M)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The options of a command that start Spark. ``summary``: the file for the result."""
+
+    master: str | None
+    conf: dict[str, str]
+    summary: Path | None
+    verbose: bool
+
+    @contextmanager
+    def spark(self, name: str) -> Iterator[SparkSession]:
+        """A Spark session for the job ``name``. Errors of Spark are raised as JobFailed, which names the kept log.
+
+        With ``verbose`` Spark logs to standard error instead.
+        """
+        from babelgate.pipeline.spark.console import say
+        from babelgate.pipeline.spark.session import session
+
+        say(f"{name}: starting Spark")
+        log = None
+        if not self.verbose:
+            with tempfile.NamedTemporaryFile(prefix=f"babelgate-{name}-", suffix=".log", delete=False) as file:
+                log = Path(file.name)
+        try:
+            with session(name, master=self.master, conf=self.conf, log=log) as started:
+                yield started
+        except Exception as error:
+            reason = None if isinstance(error, click.ClickException) else explain(error)
+            if reason is None:
+                raise
+            more = "" if log is None else f". What Spark wrote is in {log}."
+            log = None
+            raise JobFailed(reason.rstrip(".") + more) from error
+        finally:
+            if log is not None:
+                log.unlink()
+
+
+def explain(error: BaseException) -> str | None:
+    """One line about an error of Spark, Java or an executor; None for any other error, which needs its stack trace."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return (
+            "Spark's Java process has ended: it was killed, or had too little memory (--conf spark.driver.memory=4g)."
+        )
+    if not isinstance(error, Py4JError | PySparkException):
+        return None
+    text = str(error)
+    lacking = _LACKING.search(text)
+    if lacking:
+        return (
+            f"The executors' Python lacks the module {lacking[1]!r}. Install what the workers need there: "
+            f"{how_to_install('spark')}; or name another Python with PYSPARK_PYTHON."
+        )
+    no_python = _NO_PYTHON.search(text)
+    if no_python:
+        return f"The executors have no {no_python[1]}: name their Python with PYSPARK_PYTHON."
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return "The executors' Python is of another version than this one: name a like one with PYSPARK_PYTHON."
+    raised = _PYTHON_ERROR.findall(text)
+    java = _JAVA_ERROR.findall(text)
+    if isinstance(error, PySparkException) and not raised:
+        return text.partition("\n")[0] or type(error).__name__
+    if raised:
+        return f"A task failed: {raised[-1]}"
+    return f"Spark failed: {java[-1][1]}" if java else text.partition("\n")[0]

@@ -1,0 +1,133 @@
+"""One request on the gateway's own server: uvicorn's cycle, which takes the body and writes the answer in one piece."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from babelgate.http.heads import RequestTarget
+
+
+class Cycle(RequestResponseCycle):
+    """Also the ASGI extension :data:`babelgate.http.exchange.WHOLE`, which saves the messages of small requests."""
+
+    access_log = False
+    sends_messages = True
+    """Whether ``send`` can take what :meth:`answer` does not."""
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(
+        self, connection: HttpToolsProtocol, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
+    ) -> None:
+        """Sets what uvicorn's constructor sets, except for what is the same at the start of each request."""
+        self.scope = scope
+        self.fields = fields
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.logger = connection.logger
+        self.default_headers = connection.server_state.default_headers
+        self.message_event = asyncio.Event()
+        self.on_response = connection.on_response_complete
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = connection.expect_100_continue
+        self.body = bytearray()
+
+    def lost(self) -> None:
+        """The client has disconnected."""
+        self.disconnected = True
+        self.message_event.set()
+
+    def take_body(self) -> bytes | None:
+        """The whole body, if it has arrived; else None, and ``receive`` returns it in pieces."""
+        if self.more_body or self.disconnected or self.response_complete or self.waiting_for_100_continue:
+            return None
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return body
+
+    def answer(self, status: int, fields: bytes, body: bytes) -> bool:
+        """Write the whole answer. ``fields``: the lines of its head, with its length, without the empty line. False:
+        nothing is written, and ``send`` must be used."""
+        if self.response_started or self.disconnected or self.scope["method"] == "HEAD":
+            return False
+        if self.flow.write_paused and self.sends_messages:
+            return False
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        default = _lines(*self.default_headers)
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.transport.write(b"%b%b%b%b%b" % (STATUS_LINE[status], default, fields, end, body))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+        return True
+
+
+class DirectCycle(Cycle):
+    """A request that may be served directly: an :class:`babelgate.http.direct.DirectRequest`. ``body``: what has
+    arrived."""
+
+    more_body = False
+    sends_messages = False
+    # Nobody waits for it.
+    message_event = asyncio.Event()
+    scope: Any = MappingProxyType({"method": "POST"})
+    body: Any = b""
+    _when_gone: Callable[[], object] | None = None
+
+    def __init__(
+        self, connection: HttpToolsProtocol, version: str, fields: dict[bytes, bytes], target: RequestTarget
+    ) -> None:
+        """Sets what the answer needs, except for ``keep_alive``."""
+        self.version = version
+        self.fields = fields
+        self.target = target
+        self.scheme: str = connection.scheme or "http"
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.default_headers = connection.server_state.default_headers
+        self.on_response = connection.on_response_complete
+
+    def lost(self) -> None:
+        super().lost()
+        if self._when_gone is not None:
+            self._when_gone()
+
+    def when_gone(self, call: Callable[[], object]) -> None:
+        """Call ``call`` when the client disconnects; also after the answer, when it must do nothing."""
+        self._when_gone = call
+
+    async def answer_parts(self, status: int, fields: bytes, parts: Iterable[bytes]) -> None:
+        """Send a large answer as fast as the client reads, and let the event loop serve other requests meanwhile."""
+        self.response_started = True
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.transport.write(b"%b%b%b%b" % (STATUS_LINE[status], _lines(*self.default_headers), fields, end))
+        for part in parts:
+            self.transport.write(part)
+            await self.flow.drain()
+            await asyncio.sleep(0)
+            if self.disconnected:
+                return
+        self.response_complete = True
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+
+
+@lru_cache(maxsize=8)
+def _lines(*headers: tuple[bytes, bytes]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])

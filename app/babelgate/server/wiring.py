@@ -1,0 +1,254 @@
+"""Builds the gateway and the application from the settings."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from babelgate.brokers.binding import Binding
+from babelgate.brokers.idempotency_store import KeepsKeys, Terms
+from babelgate.brokers.registry import connect, driver
+from babelgate.clock import Clock, now_ms
+from babelgate.cluster.client import ANSWER_SECONDS, Address
+from babelgate.cluster.peers import Peers
+from babelgate.cluster.scrape import Scraping
+from babelgate.cluster.signing import Signer
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.worker_metrics import Workers
+from babelgate.config.sections import QueueSettings
+from babelgate.config.settings import Settings
+from babelgate.config.token_keys import token_keys
+from babelgate.envelope import Limits
+from babelgate.errors import ConfigError
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.admission import Admission, Bounds
+from babelgate.gateway.authorization import Caller
+from babelgate.gateway.forwarding import Forwarder
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.gauges import Gauges
+from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
+from babelgate.gateway.route_checks import check
+from babelgate.gateway.routing import Policy, Route, Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.http.direct import DirectEndpoints
+from babelgate.http.observers import AccessLog, Durations
+from babelgate.observe.events import Observe, fan_out
+from babelgate.observe.journal.writer import Journal, Options
+from babelgate.observe.metrics import otlp as metrics_otlp
+from babelgate.observe.metrics.labels import QueueLabels
+from babelgate.observe.metrics.recorder import Metrics
+from babelgate.observe.tracing.trace import Tracing, tracing_from_env
+from babelgate.server.application import App, Part
+from babelgate.server.overload import Pacer, Shedder
+from babelgate.server.peer_port import PeerPort
+
+
+def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
+    """The routes of a configuration, checked against their brokers; no I/O. Raises ConfigError naming the key."""
+    bindings = connect_brokers(settings, clock)
+    key_policy(settings, bindings)
+    return router(settings, bindings)
+
+
+def connect_brokers(settings: Settings, clock: Clock) -> dict[str, Binding]:
+    """The binding of each broker, by name; no I/O. Raises ConfigError naming a key of ``brokers``."""
+    return {
+        name: connect(name, broker.url, {**broker.options, "timeout_seconds": broker.timeout_seconds}, clock)
+        for name, broker in settings.brokers.items()
+    }
+
+
+def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
+    """The routes, checked against what their brokers can do. Raises ConfigError naming the key."""
+    rules = [_rule(match, queue, bindings) for match, queue in settings.queues.items()]
+    default = _rule("*", settings.default, bindings) if settings.default is not None else None
+    made = Router(rules, default)
+    check(made)
+    return made
+
+
+def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
+    """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``."""
+    section = settings.idempotency
+    if section.store not in (OWN, NONE) and not isinstance(bindings[section.store], KeepsKeys):
+        reason = f"the broker {section.store!r} cannot keep keys; SQLite and Redis can"
+        raise ConfigError(key="idempotency.store", reason=reason)
+    return KeyPolicy(section.store, Terms(section.retention_seconds, section.max_keys))
+
+
+def build_gateway(
+    settings: Settings,
+    *,
+    clock: Clock = now_ms,
+    observe: Observe = lambda event: None,
+    forwarder: Forwarder | None = None,
+    tracing: Tracing | None = None,
+    capacity: Callable[[], Awaitable[None]] | None = None,
+) -> Gateway:
+    """Build the gateway without starting it. Creates the token key when there is none. Raises ConfigError."""
+    bindings = connect_brokers(settings, clock)
+    limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
+    return Gateway(
+        bindings,
+        router(settings, bindings),
+        TokenSealer(token_keys(settings)),
+        required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
+        urls={name: broker.masked_url for name, broker in settings.brokers.items()},
+        limits=limits,
+        clock=clock,
+        observe=observe,
+        admission=Admission(_bounds(settings), len(bindings)),
+        forwarder=forwarder,
+        tracing=tracing,
+        idempotency=key_policy(settings, bindings),
+        capacity=capacity,
+        jobs_directory=settings.state_dir / "redrives",
+    )
+
+
+def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: Path | None = None) -> App:
+    """Build the ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError.
+
+    ``workers_directory``: the directory in which the workers of one ``serve`` share their metrics.
+    """
+    systems = {name: driver(name, broker.url).system for name, broker in settings.brokers.items()}
+    traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
+    labels = QueueLabels(None if workers_directory is None else workers_directory / "labels")
+    metrics = Metrics(clock, systems, labels) if settings.metrics else None
+    journaled = journal(settings, clock)
+    observers = [each.observe for each in (metrics, journaled) if each is not None]
+    signer = Signer(token_keys(settings), clock)
+    directory = SocketDirectory(peers_directory(settings))
+    places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
+    # A peer may itself wait for its broker.
+    answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
+    peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
+    capacity = journaled.capacity if journaled is not None and settings.journal.when_full == "wait" else None
+    gateway = build_gateway(
+        settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, capacity=capacity
+    )
+    limits = RequestLimits(
+        max_message_bytes=settings.limits.max_message_bytes,
+        max_request_bytes=settings.limits.max_request_bytes,
+        max_stream_bytes=settings.limits.max_stream_bytes,
+        max_stream_lines=settings.limits.max_stream_lines,
+    )
+    durations = Durations(metrics) if metrics is not None else None
+    scraping: Scraping | None = None
+    otlp: metrics_otlp.OtlpMetrics | None = None
+    parts: list[Part] = []
+    if metrics is not None:
+        for queue in gateway.router.configured():
+            metrics.register(queue, gateway.router.route(queue).broker)
+        workers = None
+        if workers_directory is not None:
+            workers = Workers(gateway.incarnation, workers_directory, directory, signer)
+        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
+        otlp = metrics_otlp.otlp_metrics(scraping.alone)
+        parts += [scraping] if otlp is None else [otlp, scraping]
+    ended = [] if durations is None else [durations.ended]
+    malformed = [] if durations is None else [durations.malformed]
+    if settings.access_log:
+        access = AccessLog(settings.log_format, sys.stdout)
+        ended.append(access.ended)
+        malformed.append(access.malformed)
+    auth = _auth(settings)
+    api = create_api(
+        gateway,
+        auth=auth,
+        limits=limits,
+        prefix=settings.prefix,
+        scraping=scraping,
+        ended=ended,
+    )
+    shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
+    # The access log has a line for each request, with what only an exchange knows.
+    direct = (
+        None
+        if settings.access_log
+        else DirectEndpoints(gateway, auth, settings.prefix, metrics.request if metrics is not None else None)
+    )
+    # Peers are needed only for brokers that bind a message to its receiver, and between workers.
+    routes = check(gateway.router)
+    owned = _is_owned(routes)
+    if not owned and workers_directory is None:
+        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
+    listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
+    report = scraping.report if scraping is not None else None
+    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
+    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
+
+
+def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
+    """Build the journal without starting it; None when none is configured. Raises ConfigError."""
+    section = settings.journal
+    if section.landing is None:
+        return None
+    options = Options(
+        landing=section.landing,
+        open_directory=section.open_directory or settings.state_dir / "journal",
+        node=section.node,
+        compression=section.compression,
+        segment_bytes=section.segment_bytes,
+        segment_seconds=section.segment_seconds,
+        bodies=section.bodies,
+        buffer_bytes=section.buffer_bytes,
+        wait=section.when_full == "wait",
+    )
+    return Journal(options, clock)
+
+
+def peers_directory(settings: Settings) -> Path:
+    """The directory in which gateways on this host find each other's sockets."""
+    return settings.peers.directory or settings.state_dir / "peers"
+
+
+def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
+    """Whether some route has messages that only the process that delivered them can settle."""
+    return any(route.settles_elsewhere for _, route in routes)
+
+
+def needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:
+    """Whether the gateway refuses to start without :func:`peers_directory`."""
+    return _is_owned(routes) and (settings.peers.directory is not None or settings.workers > 1)
+
+
+def _addresses(given: str | Sequence[str] | None) -> list[Address]:
+    """Parse ``host:port`` texts, which the settings have validated."""
+    several = [given] if isinstance(given, str) else given or ()
+    split = [each.rpartition(":") for each in several]
+    return [Address(host.strip("[]"), int(port)) for host, _, port in split]
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
+
+
+def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> Rule:
+    policy = Policy(
+        lease_seconds=queue.lease_seconds,
+        max_attempts=queue.max_attempts,
+        backoff_seconds=queue.backoff_seconds,
+        ttl_seconds=queue.ttl_seconds,
+        dead_letter_retention_seconds=queue.dead_letter_retention_seconds,
+        ordering_key=queue.ordering_key,
+    )
+    return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)
+
+
+def _auth(settings: Settings) -> Auth:
+    # The configured address is a name of this service as well, unless it stands for all addresses.
+    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
+    if settings.auth is None or settings.auth == "none":
+        return Auth(hosts=hosts, open_readyz=settings.open_readyz)
+    callers = {
+        token.sha256.lower(): Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()})
+        for token in settings.auth.tokens
+    }
+    return Auth(callers, hosts, settings.open_readyz)

@@ -1,4 +1,0 @@
-"""The Binding protocol, the kit that all bindings share, and one package for each kind of broker.
-
-``app.gateway`` and the packages above it may import the modules of this package; nothing outside imports a binding's.
-"""

@@ -1,1 +1,0 @@
-"""Carries envelopes over RabbitMQ. Only :mod:`app.brokers.registry` loads it, by name."""

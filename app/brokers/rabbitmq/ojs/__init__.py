@@ -1,1 +1,0 @@
-"""The OJS profile of RabbitMQ queues. Only :mod:`app.brokers.rabbitmq.options` imports it."""

@@ -1,1 +1,0 @@
-"""The layouts of queues in Redis. Only ``app.brokers.redis`` imports them."""

@@ -1,1 +1,0 @@
-"""The command ``babelgate``. ``app.__main__`` and ``app.demo`` import it."""

@@ -1,4 +1,0 @@
-"""The other gateways and workers: forwards settlements to them and collects their metrics.
-
-The packages above it may import it: ``app.http`` and ``app.server``.
-"""

@@ -1,1 +1,0 @@
-"""The HTTP API: it reads requests, calls the gateway, and writes answers. ``app.server`` imports it."""
