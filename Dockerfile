@@ -23,10 +23,10 @@ RUN /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-cache-dir 
 FROM dependencies AS program
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
-COPY tests/harness/licences.py tests/harness/sbom.py tests/harness/
+COPY tools/licences.py tools/sbom.py tools/
 RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
     && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
-    && /opt/babelgate/bin/python3 -m tests.harness.sbom requirements.txt requirements-artemis.txt >/opt/program/sbom.cdx.json
+    && /opt/babelgate/bin/python3 -m tools.sbom requirements.txt requirements-artemis.txt >/opt/program/sbom.cdx.json
 
 FROM tools AS dependencies-pipeline
 COPY requirements-spark.txt ./
@@ -37,13 +37,13 @@ RUN /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-cache-dir 
 FROM dependencies-pipeline AS program-pipeline
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
-COPY tests/harness/licences.py tests/harness/sbom.py tests/harness/
+COPY tools/licences.py tools/sbom.py tools/
 # What spark-submit starts has to end in .py. Its folder comes first in the path of imports, so that no module may have
 # its name.
 RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
     && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
     && ln -s babelgate /opt/program/bin/babelgate-main.py \
-    && /opt/babelgate/bin/python3 -m tests.harness.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
+    && /opt/babelgate/bin/python3 -m tools.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
 
 # docker build --target pipeline: the jobs on Spark, on one machine or as the pods of a driver and its executors.
 FROM ${BASE_IMAGE} AS pipeline

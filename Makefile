@@ -104,12 +104,12 @@ test-all-deps: test-deps
 	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
 		.ci/packages buildah podman runc uidmap mmdebstrap
 	$(BIN)/python -m tests.official.programs
-	$(BIN)/python -m tests.harness.compose
-	$(BIN)/python -m tests.harness.helm
+	$(BIN)/python -m tools.compose
+	$(BIN)/python -m tools.helm
 	$(BIN)/python -m tests.harness.image
 	$(BIN)/python -m tests.harness.kubernetes
-	$(BIN)/python -m tests.harness.openapi_generator
-	$(BIN)/python -m tests.harness.openapi_tools
+	$(BIN)/python -m tools.openapi_generator
+	$(BIN)/python -m tools.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm
 
 test-broker: test-all-deps ## run all tests of BROKER=redis
@@ -128,8 +128,8 @@ define CLIENT_DEPS
 	$(if $(filter php,$(1)),@command -v composer >/dev/null || .ci/packages composer php-cli php-curl php-guzzlehttp-guzzle php-mbstring)
 	$(if $(filter go,$(1)),@command -v go >/dev/null || .ci/packages golang-go)
 	$(if $(filter java php,$(1)),$(call JAVA_DEPS))
-	$(if $(filter java php,$(1)),$(BIN)/python -m tests.harness.openapi_generator)
-	$(if $(filter csharp,$(1)),$(BIN)/python -m tests.harness.dotnet)
+	$(if $(filter java php,$(1)),$(BIN)/python -m tools.openapi_generator)
+	$(if $(filter csharp,$(1)),$(BIN)/python -m tools.dotnet)
 endef
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
@@ -138,12 +138,12 @@ test-clients: clients ## test the clients against a real gateway
 	$(BIN)/pytest --numprocesses 3 tests/clients
 
 bench: test-all-deps ## measure throughput, latency and CPU
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m bench $(ARGS)
 
-# Whether a message costs more CPU than tests/bench/ratios.json says. ARGS=--write: say what it costs now.
+# Whether a message costs more CPU than bench/ratios.json says. ARGS=--write: say what it costs now.
 bench-gate: .venv/installed-dev ## check what a message costs in CPU
 	@command -v redis-server >/dev/null || .ci/packages redis-server
-	$(BIN)/python -m tests.bench.gate $(ARGS)
+	$(BIN)/python -m bench.gate $(ARGS)
 
 check: .venv/installed-dev ## check format, lint, types and architecture
 	$(BIN)/ruff format --check
@@ -154,7 +154,7 @@ check: .venv/installed-dev ## check format, lint, types and architecture
 # Whether this can be released: versions, lock files, licences, generated pages; then the packages and the SBOM in dist/,
 # installed and run in a new environment. ARGS=--released: the changelog must have a section of the version.
 release-check: .venv/installed-dev ## check whether this can be released
-	$(BIN)/python -m tests.harness.release $(ARGS)
+	$(BIN)/python -m tools.release $(ARGS)
 
 fmt: .venv/installed-dev ## format, and apply automatic fixes
 	$(BIN)/ruff check --fix
@@ -164,7 +164,7 @@ openapi: .venv/installed ## write the OpenAPI document
 	$(BIN)/python -m babelgate.http.openapi > openapi/openapi.yaml
 
 docs: .venv/installed openapi ## write all generated pages
-	$(BIN)/python -m tests.harness.generated_docs
+	$(BIN)/python -m tools.generated_docs
 
 # The lock files hold versions and hashes, and name no registry. The client of Artemis has one of its own: it is built by
 # a C compiler, which a gateway without Artemis does not need.
@@ -186,4 +186,4 @@ down: ## stop them
 up-local: .venv/installed-dev ## start gateway, brokers and Prometheus without containers
 	$(call BROKER_DEPS,$(or $(filter $(BROKERS),$(ARGS)),$(BROKERS)))
 	@command -v prometheus >/dev/null || .ci/packages prometheus
-	@$(BIN)/python -m tests.harness.up_local $(ARGS)
+	@$(BIN)/python -m tools.up_local $(ARGS)

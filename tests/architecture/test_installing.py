@@ -72,8 +72,8 @@ def test_without_names_all_brokers_are_installed() -> None:
 def test_clients_installs_what_the_named_language_needs(language: str) -> None:
     text = commands("clients", f"ARGS={language}")
     assert installed(text) == LANGUAGES[language]
-    assert ("tests.harness.dotnet" in text) == (language == "csharp")
-    assert ("tests.harness.openapi_generator" in text) == (language in ("java", "php"))
+    assert ("tools.dotnet" in text) == (language == "csharp")
+    assert ("tools.openapi_generator" in text) == (language in ("java", "php"))
 
 
 def test_without_names_all_clients_are_made() -> None:

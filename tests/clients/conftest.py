@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.brokers.redis.harness import RedisServer, redis_server
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
+from tests.brokers.servicebus.server import ServiceBusEmulator, emulator
 from tests.clients.languages import LANGUAGES
 from tests.harness.ci import missing
 from tests.harness.gateway import GatewayProcess

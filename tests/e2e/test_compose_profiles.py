@@ -13,9 +13,9 @@ import yaml
 
 from babelgate.config import settings
 from babelgate.observe import otel
-from tests.harness.compose import services
 from tests.harness.monitoring import ALERTS, DASHBOARD, dashboard, rules
 from tests.harness.prometheus import promtool
+from tools.compose import services
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -16,7 +16,7 @@ import yaml
 from babelgate import __version__
 from babelgate.config import settings
 from babelgate.errors import ConfigError
-from tests.harness import compose
+from tools import compose
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -18,11 +18,11 @@ from tests.brokers.pulsar.harness import PulsarBroker
 from tests.brokers.rabbitmq.harness import RabbitBroker
 from tests.brokers.redis.harness import RedisBroker
 from tests.brokers.registry import Servers
-from tests.brokers.servicebus.emulator.server import emulator
+from tests.brokers.servicebus.server import emulator
 from tests.brokers.sqs.harness import SqsBroker
-from tests.harness import compose
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.pages import blocks, shell
+from tools import compose
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import openapi_generator
 from tests.harness.ci import missing
 from tests.harness.gateway import gateway
-from tests.harness.openapi_generator import classpath, generate
+from tools import openapi_generator
+from tools.openapi_generator import classpath, generate
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ OFFLINE = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAG
 @pytest.fixture(autouse=True)
 def generator() -> None:
     if not openapi_generator.is_here():
-        missing("openapi-generator", "run `python -m tests.harness.openapi_generator`")
+        missing("openapi-generator", "run `python -m tools.openapi_generator`")
 
 
 def need(*programs: str) -> None:

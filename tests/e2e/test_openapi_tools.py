@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import openapi_generator
 from tests.harness.ci import missing
 from tests.harness.gateway import gateway
-from tests.harness.openapi_tools import GO_MODULE, NODE_MODULES, ROOT, run
+from tools import openapi_generator
+from tools.openapi_tools import GO_MODULE, NODE_MODULES, ROOT, run
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_openapi_generator_makes_a_client_without_a_warning(language, tmp_path):
 
 def need_generator() -> None:
     if not openapi_generator.is_here():
-        missing("openapi-generator", "run `python -m tests.harness.openapi_generator`")
+        missing("openapi-generator", "run `python -m tools.openapi_generator`")
 
 
 def test_openapi_python_client_publishes(tmp_path):

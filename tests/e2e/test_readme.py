@@ -19,10 +19,10 @@ from babelgate.cli import startup
 from babelgate.config import settings
 from babelgate.server.wiring import resolve
 from tests.brokers.redis.harness import redis_server
-from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
 from tests.harness.operations import DOCUMENT
 from tests.harness.pages import GATEWAY_URL, PAGES, blocks, shell
+from tools import openapi_generator
 
 ROOT = Path(__file__).resolve().parents[2]
 REDIS_URL = "redis://127.0.0.1:6379/0"

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from tests.brokers.registry import HARNESSES
-from tests.harness import up_local
 from tests.harness.gateway import is_alive
 from tests.harness.local import eventually
 from tests.harness.monitoring import queries
 from tests.harness.pages import blocks, shell
+from tools import up_local
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,7 @@ class LocalSet:
         self.files = directory / "files"
         self.files.mkdir()
         self._output = directory / "output"
-        command = [sys.executable, "-m", "tests.harness.up_local", "redis", "--port", "0"]
+        command = [sys.executable, "-m", "tools.up_local", "redis", "--port", "0"]
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
                 command,

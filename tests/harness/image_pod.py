@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.harness.helm import Document
 from tests.harness.image import LIMITS, TAG, Podman, environment
 from tests.harness.pod import Network, Pod
+from tools.helm import Document
 
 
 class ImagePod(Pod):

@@ -20,8 +20,8 @@ import httpx
 import yaml
 
 from tests.harness.ci import missing
-from tests.harness.helm import ROOT, Document
 from tests.harness.local import free_ports
+from tools.helm import ROOT, Document
 
 _VERSION = "v1.34.2"
 _SERVER = ROOT / ".brokers" / f"kube-apiserver-{_VERSION}" / "kube-apiserver"

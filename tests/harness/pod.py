@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from tests.harness.ci import missing
-from tests.harness.helm import ROOT, Document, only
+from tools.helm import ROOT, Document, only
 
 _SECONDS = 240
 _TMP = "/tmp"

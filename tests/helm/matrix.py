@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-from tests.harness.helm import Document, documents, template
+from tools.helm import Document, documents, template
 
 VERSIONS = ("1.30", "1.34", "1.37")
 """Of Kubernetes: the oldest that the chart allows, that of the API server in the tests, and the newest with schemas."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.harness.helm import CHART, Document, documents, helm, only
 from tests.harness.kubernetes import Cluster, cluster
 from tests.helm.matrix import BASES, OPTIONS, merged, rendered
 from tests.helm.test_matrix import EVERYTHING, foreign, pod_of
+from tools.helm import CHART, Document, documents, helm, only
 
 pytestmark = pytest.mark.slow
 

@@ -17,11 +17,12 @@ from jsonschema_rs import ValidationError
 from babelgate.config import settings
 from babelgate.http.spool import MAX_BYTES
 from babelgate.server.lifecycle import CLOSE_SECONDS
-from tests.harness import helm, program
-from tests.harness.helm import CHART, Document, documents, only, template
+from tests.harness import program
 from tests.harness.local import certify
 from tests.harness.monitoring import dashboard, groups
 from tests.helm.matrix import BASES, CASES, VERSIONS, kinds, manifests, merged, rendered
+from tools import helm
+from tools.helm import CHART, Document, documents, only, template
 
 SPARK = {"spark.apache.org/v1", "sparkoperator.k8s.io/v1beta2"}
 """Objects for which no package has a schema."""

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from tests.harness.gateway import GatewayProcess, gateway
-from tests.harness.helm import ROOT, only, template
 from tests.helm.matrix import rendered
+from tools.helm import ROOT, only, template
 
 QUEUE = "mails"
 

@@ -10,9 +10,9 @@ import pytest
 
 from babelgate import __version__
 from babelgate.pipeline.cli.main import pipeline
-from tests.harness.helm import Document, only
 from tests.helm.matrix import rendered
 from tests.unit.test_packaging import pins
+from tools.helm import Document, only
 
 ROOT = Path(__file__).parents[2]
 MAIN = "local:///opt/babelgate/bin/babelgate-main.py"

@@ -26,10 +26,10 @@ from tests.e2e.test_replicas import LEASE, ledger_of, left_behind, report
 from tests.harness.broker import Broker
 from tests.harness.crowd import Crowd
 from tests.harness.haproxy import HAProxy, haproxy
-from tests.harness.helm import Document, documents, only, template
 from tests.harness.ledger import Ledger
 from tests.harness.pod import Network, Pod
 from tests.helm.matrix import merged
+from tools.helm import Document, documents, only, template
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from babelgate.brokers.options import SecretOption
 from babelgate.clock import now_ms
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
-from tests.harness.helm import CHART, documents, only, template
+from tools.helm import CHART, documents, only, template
 
 REFERENCES = ("${file:/run/secrets/shop/key}", "${env:KEY}", "${env:A}${file:/b}")
 SECRET = "hunter2"

@@ -10,8 +10,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.bench.calls import ENVELOPE
-from tests.bench.load import Step, drive, request
+from bench.calls import ENVELOPE
+from bench.load import Step, drive, request
 from tests.brokers import registry
 from tests.harness.broker import Variant
 from tests.harness.stalls import WatchedGateway

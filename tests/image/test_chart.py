@@ -15,11 +15,11 @@ import pytest
 from tests.brokers import registry
 from tests.brokers.redis.harness import RedisBroker
 from tests.harness.haproxy import haproxy
-from tests.harness.helm import documents, only, template
 from tests.harness.image import Podman
 from tests.harness.image_pod import ImagePod
 from tests.harness.local import certify
 from tests.harness.pod import Network
+from tools.helm import documents, only, template
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bench import gate
+from bench import gate
 
 
 @pytest.mark.parametrize(("factor", "fails"), [(1.0, False), (1.24, False), (1.26, True)])

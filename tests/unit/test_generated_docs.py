@@ -8,7 +8,7 @@ import pytest
 
 from babelgate import envelope
 from babelgate.brokers import registry
-from tests.harness.generated_docs import PAGES, PARTS, ROOT, SAMPLES, rendered
+from tools.generated_docs import PAGES, PARTS, ROOT, SAMPLES, rendered
 
 
 @pytest.mark.parametrize("page", PAGES)

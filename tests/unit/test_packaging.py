@@ -72,7 +72,7 @@ def provider(name: str) -> str:
 
 def needed(path: Path) -> set[str]:
     """The distributions that a source file imports."""
-    ours = {*sys.stdlib_module_names, "babelgate", "tests"}
+    ours = {*sys.stdlib_module_names, "babelgate", "bench", "tests", "tools"}
     # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL, and
     # s3fs and grpcio are what fsspec and the exporter stand on.
     parents = {
@@ -101,7 +101,7 @@ def test_every_import_is_declared(module: str) -> None:
 
 
 def test_every_import_of_the_tests_is_declared() -> None:
-    used = set().union(*(needed(path) for path in (ROOT / "tests").rglob("*.py")))
+    used = set().union(*(needed(path) for top in ("bench", "tests", "tools") for path in (ROOT / top).rglob("*.py")))
     assert used <= names(PROJECT["dependencies"]) | names([line for extra in TESTED for line in EXTRAS[extra]])
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.harness import release
-from tests.harness.generated_docs import ROOT
-from tests.harness.licences import forbidden, is_allowed, licence, pinned
-from tests.harness.sbom import sbom
+from tools import release
+from tools.generated_docs import ROOT
+from tools.licences import forbidden, is_allowed, licence, pinned
+from tools.sbom import sbom
 
 HEAD = "# Changelog\n\n## [Unreleased]\n"
 

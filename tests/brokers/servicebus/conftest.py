@@ -8,8 +8,8 @@ import pytest
 
 from babelgate.brokers.servicebus.binding import ServiceBusBinding
 from tests.brokers.registry import Servers
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding
+from tests.brokers.servicebus.server import ServiceBusEmulator
 
 
 @pytest.fixture

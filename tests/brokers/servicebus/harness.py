@@ -13,7 +13,7 @@ from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.servicebus.binding import ServiceBusBinding, connect
 from babelgate.brokers.servicebus.queue import ServiceBusQueue, queue_of
 from babelgate.clock import now_ms
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
+from tests.brokers.servicebus.server import ServiceBusEmulator, emulator
 from tests.harness.broker import ServerBroker, Variant, opened
 
 _LOCK_SECONDS = 15

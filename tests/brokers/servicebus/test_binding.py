@@ -17,8 +17,8 @@ from babelgate.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, Le
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.route_warnings import route_warnings
 from babelgate.gateway.routing import Policy
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.broker import opened
 from tests.harness.local import eventually
 from tests.harness.world import World, data, kinds, until

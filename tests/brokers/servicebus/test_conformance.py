@@ -14,8 +14,8 @@ from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.servicebus.binding import ServiceBusBinding
 from babelgate.brokers.servicebus.message import read
 from babelgate.gateway.routing import Policy, Route
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness import conformance as suite
 from tests.harness.world import World, data
 

@@ -28,7 +28,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
-from tests.brokers.servicebus.emulator.server import DEAD_LETTERS, ServiceBusEmulator, emulator
+from tests.brokers.servicebus.server import DEAD_LETTERS, ServiceBusEmulator, emulator
 from tests.harness.local import eventually
 
 # The SDK forgets the sockets of connections that the server dropped; Client.close() lets them be collected.

@@ -14,8 +14,8 @@ from babelqueue.transport import ReceivedMessage
 
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.servicebus.binding import ServiceBusBinding
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.world import World
 
 pytestmark = pytest.mark.servicebus

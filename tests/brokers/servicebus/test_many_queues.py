@@ -17,8 +17,8 @@ from babelgate.brokers.servicebus.sessions import QueueSessions
 from babelgate.brokers.servicebus.url import settings_of
 from babelgate.clock import now_ms
 from babelgate.errors import BrokerUnavailable
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import binding
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.proxy import proxy
 from tests.harness.world import kinds, until
 

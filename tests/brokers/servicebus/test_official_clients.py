@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.world import World
 from tests.official.programs import Official
 from tests.suites.official import OfficialClients

@@ -17,8 +17,8 @@ from babelgate.brokers.binding import Delivery
 from babelgate.brokers.servicebus.attached import _has_unread
 from babelgate.brokers.servicebus.binding import ServiceBusBinding
 from babelgate.errors import BrokerUnavailable
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import binding
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.brokers.servicebus.test_binding import none_of, outgoing
 from tests.harness.local import certify, eventually
 from tests.harness.proxy import Proxy

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from babelgate.brokers.servicebus.typed import typed_properties
-from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker
+from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.world import World
 from tests.suites.publish import envelope_of
 

@@ -1,0 +1,290 @@
+"""Generates parts of the documentation from the program: ``python -m tools.generated_docs`` writes them.
+
+A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; everything else in a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from babelgate.brokers.binding import Binding, DeadLetters, DeadStore, Lists, Peeks, Purges
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.idempotency_store import KeepsKeys
+from babelgate.config.settings import Settings
+from babelgate.errors import BabelgateError
+from babelgate.http import problems
+from babelgate.observe.journal import record as journal
+from babelgate.observe.metrics.catalogue import CATALOGUE
+from tests.brokers.redis.rights import commands as redis_commands
+from tests.brokers.registry import ALL
+from tests.harness.broker import Variant
+from tests.harness.caches import CACHES, bounds
+from tools.licences import licence, pinned
+
+ROOT = Path(__file__).resolve().parents[1]
+CHART = "helm/babelgate"
+PAGES = (
+    "README.md",
+    "docs/configuration.md",
+    "docs/errors.md",
+    "docs/journal.md",
+    "docs/redis.md",
+    "docs/adr/README.md",
+    "docs/licences.md",
+    "docs/metrics.md",
+    "docs/operating.md",
+    f"{CHART}/README.md",
+)
+_RUNTIME_LOCKS = ("requirements.txt", "requirements-artemis.txt", "requirements-spark.txt")
+_PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
+
+SAMPLES = [variant for variant in ALL if variant.column is not None]
+"""The columns of the table of capabilities. Every driver of the registry has one."""
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def capabilities() -> str:
+    """What each broker can do, from its own ``BrokerCapabilities``."""
+    columns = []
+    for variant in SAMPLES:
+        binding = variant.binding()
+        native = binding.native_queue("sample", variant.queue_options)
+        columns.append(list(_abilities(variant, binding, binding.capabilities(native))))
+    rows = [[row[0][0], *(value for _, value in row)] for row in zip(*columns, strict=True)]
+    return table(["", *(variant.column or "" for variant in SAMPLES)], rows)
+
+
+def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
+    yield "order", {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}[can.ordering]
+    yield "longest delay", _duration(can.max_delay_seconds)
+    yield "longest delay of a nack", _duration(can.max_retry_delay_seconds)
+    yield "longest lease", _duration(can.max_lease_seconds)
+    yield "extend a lease", _mark(can.extendable)
+    yield "who keeps a lease", {"broker": "the broker", "gateway": "the replica that received"}[can.lease_keeper]
+    yield "settle from any replica", "yes" if can.ack_scope == "anywhere" else "forwarded to the one that received"
+    yield "deliver again, counted", _in_one_step(can.native_release)
+    yield "deliver again, later", _in_one_step(can.native_release and can.native_release_delays)
+    yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
+    yield "native headers", _mark(can.headers)
+    yield "broker properties", _mark(bool(can.broker_properties))
+    yield "largest message of the broker", _size(can.max_body_bytes)
+    yield "messages in one native batch", f"{can.max_batch:,}"
+    yield "peek", _mark(isinstance(binding, Peeks))
+    yield "age of the oldest message", _mark("oldest_age_seconds" not in variant.broker.untold)
+    yield "purge", _mark(isinstance(binding, Purges))
+    yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
+    yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
+    yield "lists its queues", _LISTED_BY.get(variant.broker.kind, _mark(isinstance(binding, Lists)))
+    yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
+
+
+_LISTED_BY = {
+    "rabbitmq": "with its management API",
+    "servicebus": "with the right Manage",
+    "artemis": "with the right to ask its management address",
+}
+"""What a broker needs for that, where its ordinary connection or rights do not serve."""
+
+
+def _mark(yes: bool) -> str:
+    return "yes" if yes else "–"
+
+
+def _in_one_step(native: bool) -> str:
+    return "in one step" if native else "copy, confirm, ack"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "no bound"
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    if seconds >= 86_400:
+        return f"{math.floor(seconds / 8_640) / 10:g} days"
+    return f"{seconds:g} seconds" if seconds else "–"
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "no bound"
+    return f"{count / 2**20:g} MiB" if count % 2**20 == 0 else f"{count / 2**10:,g} KiB"
+
+
+def settings() -> str:
+    """Every key of the configuration, from the settings tree."""
+    return table(["key", "default", "meaning"], list(_fields(Settings, "")))
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[list[str]]:
+    for name, field in model.model_fields.items():
+        key, inner = f"{prefix}{name}", _model_of(field.annotation)
+        if inner is None:
+            yield [f"`{key}`", _default(field.default), field.description or ""]
+            continue
+        if field.description:
+            yield [f"`{key}`", _default(field.default), field.description]
+        suffix = _SUFFIXES.get(get_origin(field.annotation), ".")
+        if name != "default":
+            yield from _fields(inner, key + suffix)
+
+
+_SUFFIXES: Mapping[Any, str] = {dict: ".NAME.", tuple: "[]."}
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The settings model inside an annotation (a mapping's values, a union's member), or None."""
+    if isinstance(annotation, type) and not get_origin(annotation):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next((found for arg in get_args(annotation) if (found := _model_of(arg))), None)
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return ""
+    if value is None or value in ((), ""):
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def codes() -> str:
+    """Every error with a code of its own, by status: its code, whether to try again, and what it means."""
+    own = [pair for pair in problems.MEANINGS.items() if "code" in vars(pair[0]) and not pair[0].__subclasses__()]
+    rows = [
+        [str(meaning.status), f"`{error.code}`", "yes" if error.retryable else "", _sentence(error, meaning.title)]
+        for error, meaning in sorted(own, key=lambda pair: (pair[1].status, pair[0].code))
+    ]
+    return table(["status", "code", "retryable", "meaning"], rows)
+
+
+def _sentence(error: type[BabelgateError], title: str) -> str:
+    text = re.sub(r"\{(\w+)\}", r"*\1*", error.__doc__ or "")
+    return title if text == "*reason*" else text
+
+
+def records() -> str:
+    """Every member of a journal's record, from its schema."""
+    presence = {(False, False): "always", (True, False): "always, may be null", (False, True): "may be absent"}
+    rows = [
+        [f"`{each.name}`", each.type, presence[each.nullable, each.optional], each.meaning] for each in journal.SCHEMA
+    ]
+    return table(["member", "type", "there", "meaning"], rows)
+
+
+def events() -> str:
+    """Every event of a journal."""
+    return table(["event", "meaning"], [[f"`{event}`", meaning] for event, meaning in journal.EVENTS.items()])
+
+
+def metrics() -> str:
+    """Every metric, from the catalogue."""
+    rows = [
+        [
+            f"`{metric.name}`",
+            metric.kind,
+            " ".join(f"`{label}`" for label in metric.prometheus_labels),
+            "once" if metric.source == "broker" else "sum",
+            metric.help,
+            f"`{metric.otel}`" + (f", {metric.unit}" if metric.unit else ""),
+        ]
+        for metric in CATALOGUE
+    ]
+    return table(["metric", "kind", "labels", "merged", "meaning", "OpenTelemetry"], rows)
+
+
+def values() -> str:
+    """Every value of the chart that has a comment, from values.yaml."""
+    text = (ROOT / CHART / "values.yaml").read_text("utf-8")
+    defaults = yaml.safe_load(text)
+    rows: list[list[str]] = []
+    path: list[str] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if words := _COMMENT.fullmatch(line):
+            comment.append(words[1])
+            continue
+        if key := _KEY.match(line):
+            path[len(key[1]) // 2 :] = [key[2]]
+            if comment:
+                default = reduce(getitem, path, defaults)
+                rows.append([f"`{'.'.join(path)}`", f"`{json.dumps(default)}`", " ".join(comment)])
+        comment = []
+    return table(["value", "default", "meaning"], rows)
+
+
+_COMMENT = re.compile(r" *# (.*)")
+_KEY = re.compile(r"( *)([A-Za-z]+):")
+
+
+def redis_rights() -> str:
+    """The commands that the gateway needs in Redis, as rules of a user."""
+    rules = textwrap.wrap(" ".join(f"'+{each}'" if "|" in each else f"+{each}" for each in redis_commands()), 90)
+    return "```\n" + "\n".join(rules) + "\n```\n"
+
+
+def licences() -> str:
+    """The licence of each distribution that a gateway or the pipeline needs."""
+    names = {name for lock in _RUNTIME_LOCKS for name in pinned((ROOT / lock).read_text("utf-8"))}
+    return table(["distribution", "licence"], [[name, licence(name)] for name in sorted(names)])
+
+
+def caches() -> str:
+    """What a process remembers."""
+    found = bounds()
+    rows = [
+        [cache.what, cache.scope, f"{bound.entries:,}", f"{bound.max_bytes(cache.entry_bytes) / 2**20:.2g}"]
+        for cache in CACHES
+        for bound in (found[cache.place],)
+    ]
+    return table(["remembered", "for each", "most entries", "most MiB"], rows)
+
+
+def decisions() -> str:
+    """The titles of the decisions' pages."""
+    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    titles = [page.read_text("utf-8").partition("\n")[0].removeprefix("# ").partition(". ") for page in pages]
+    rows = [[f"[{number}]({page.name})", title] for page, (number, _, title) in zip(pages, titles, strict=True)]
+    return table(["", "decision"], rows)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "values": values,
+    "metrics": metrics,
+    "capabilities": capabilities,
+    "settings": settings,
+    "codes": codes,
+    "records": records,
+    "events": events,
+    "rights": redis_rights,
+    "licences": licences,
+    "caches": caches,
+    "decisions": decisions,
+}
+
+
+def rendered(page: str) -> str:
+    """The text of a page with its parts generated again."""
+    text = (ROOT / page).read_text("utf-8")
+    return _PART.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], text)
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (ROOT / name).write_text(rendered(name), "utf-8")
