@@ -12,7 +12,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local
+.PHONY: help run demo install test test-all test-fast lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -181,6 +181,9 @@ up: ## start gateway and brokers in containers
 
 down: ## stop them
 	docker compose --profile '*' down
+
+servicebus-emulator: .venv/installed-dev ## start an emulator of Azure Service Bus, until Ctrl-C
+	@$(BIN)/python -m tools.servicebus_emulator $(ARGS)
 
 # The same without containers, until Ctrl-C. ARGS="redis kafka": only these brokers.
 up-local: .venv/installed-dev ## start gateway, brokers and Prometheus without containers

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from tests.harness.local import free_ports, suspend
+from tools.servicebus_emulator import broker_url, connection_string
 
 _READY_SECONDS = 120.0
 DEAD_LETTERS = "/$DeadLetterQueue"
@@ -40,9 +40,7 @@ class ServiceBusEmulator:
 
     def connection_string(self, port: int | None = None) -> str:
         """A connection string of the SDK; ``port`` is that of a proxy in front of the server."""
-        endpoint = f"sb://127.0.0.1:{port or self.port}"
-        keys = "SharedAccessKeyName=R;SharedAccessKey=K"
-        return f"Endpoint={endpoint};{keys};UseDevelopmentEmulator=true"
+        return connection_string(port or self.port)
 
     @property
     def admin_url(self) -> str:
@@ -51,8 +49,7 @@ class ServiceBusEmulator:
 
     def url(self, port: int | None = None) -> str:
         """The URL of the broker; ``port`` is that of a proxy in front of the server."""
-        connection, admin = quote(self.connection_string(port), safe=""), quote(self.admin_url, safe="")
-        return f"servicebus://?connection_string={connection}&admin_url={admin}"
+        return broker_url(port or self.port, self.control_port)
 
     def start(self) -> None:
         """Start on what the directory holds, unless the process runs; returns when it answers."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
@@ -28,8 +30,9 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
+from tests.architecture.sources import ROOT
 from tests.brokers.servicebus.server import DEAD_LETTERS, ServiceBusEmulator, emulator
-from tests.harness.local import eventually
+from tests.harness.local import eventually, free_ports
 
 # The SDK forgets the sockets of connections that the server dropped; Client.close() lets them be collected.
 pytestmark = [pytest.mark.servicebus, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
@@ -641,3 +644,20 @@ async def test_a_paused_server_goes_on(server: ServiceBusEmulator, queue: str, c
     server.ensure()
     await sending
     assert server.counts(queue)["active"] == 1
+
+
+async def test_the_command_prints_what_a_client_and_a_gateway_need(tmp_path: Path) -> None:
+    port, control = free_ports(2)
+    command = [sys.executable, "-m", "tools.servicebus_emulator", "--port", str(port), "--control", str(control)]
+    command += ["--data", str(tmp_path / "messages.sqlite")]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        printed = [(await process.stdout.readline()).decode().split() for _ in range(2)]
+        client = ServiceBusClient.from_connection_string(printed[0][-1])
+        async with client, client.get_queue_sender("made-by-use") as sender:
+            await sender.send_messages(ServiceBusMessage("x"))
+        assert printed[1][-1].startswith("servicebus://?connection_string=Endpoint")
+    finally:
+        process.terminate()
+    assert await process.wait() == 0

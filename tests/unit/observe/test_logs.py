@@ -129,7 +129,7 @@ class TestExceptions:
         outer, inner = line["exception"]
         assert (line["level"], line["request_id"]) == ("error", "r-1")
         assert outer["type"] == "builtins.RuntimeError"
-        assert re.fullmatch(r"tests/unit/observe/test_logs\.py:\d+ raised", outer["frames"][-1])
+        assert re.fullmatch(rf"{re.escape(__file__)}:\d+ raised", outer["frames"][-1])
         assert (inner["type"], inner["text"]) == ("builtins.ConnectionResetError", "[Errno 104] reset")
 
     def test_a_text_that_may_quote_a_message_is_told_at_debug_only(self, lines):
@@ -227,7 +227,7 @@ class TestForPeople:
         raised(RuntimeError("hunter2"), OSError(2, "gone"))
         _, *rest = lines.text.splitlines()
         assert rest[0] == "  builtins.RuntimeError"
-        assert re.fullmatch(r"    at tests/unit/observe/test_logs\.py:\d+ raised", rest[1])
+        assert re.fullmatch(rf"    at {re.escape(__file__)}:\d+ raised", rest[1])
         assert rest[2] == "  builtins.FileNotFoundError: '[Errno 2] gone'"
 
     def test_a_terminal_gets_no_commands_of_others(self, lines):
