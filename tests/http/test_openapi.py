@@ -31,8 +31,11 @@ def operations(document):
                 yield path, method, operation
 
 
-async def test_the_export_is_what_is_served(client, exported):
-    assert (await client.get("/openapi.json")).json() == exported, "run `make openapi`"
+async def test_the_export_is_what_is_served(serve, connect, exported):
+    """By a second gateway of the same process, too."""
+    for _ in range(2):
+        client = await connect(await serve())
+        assert (await client.get("/openapi.json")).json() == exported, "run `make openapi`"
 
 
 def test_the_command_writes_the_export():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import yaml
@@ -139,7 +140,8 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
         schemas.pop(name, None)
     # 405 belongs to a path, not to one of its operations.
     problems = {name: each for name, each in sorted(problem_examples().items()) if each[0] != 405}
-    paths = {**OPERATIONS, **made["paths"]}
+    # A copy, because examples are moved out of it.
+    paths = deepcopy({**OPERATIONS, **made["paths"]})
     whole = {
         "openapi": made["openapi"],
         "info": made["info"]
