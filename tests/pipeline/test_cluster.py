@@ -87,7 +87,7 @@ def tasks_by_worker(folder, two_workers, spans):
 @pytest.mark.slow
 def test_every_job_runs_on_a_cluster_as_it_does_here(spark, two_workers, tmp_path):
     imported = subprocess.run([two_workers.python, "-c", "import babelgate"], cwd=tmp_path, stderr=subprocess.PIPE)
-    assert b"No module named 'app'" in imported.stderr, "whatever of it runs there was sent there"
+    assert b"No module named 'babelgate'" in imported.stderr, "whatever of it runs there was sent there"
     inputs(tmp_path)
     here, there = str(tmp_path / "here"), str(tmp_path / "there")
     (tmp_path / "events").mkdir()

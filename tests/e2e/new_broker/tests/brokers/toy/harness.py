@@ -23,6 +23,7 @@ class ToyBroker(EmbeddedBroker):
     impatient: Mapping[str, Any] = {"timeout_seconds": 0.5}
     counted_in_body = frozenset()
     lists_queues = False
+    untold = frozenset({"oldest_age_seconds"})
 
     @property
     def url(self) -> str:
