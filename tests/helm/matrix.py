@@ -119,11 +119,19 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     },
     "on OpenShift": {
         "uid": None,
-        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "kubeflow", "jobs": ["metrics"]}},
+        "pipeline": {
+            "cronJob": {"enabled": True},
+            "storage": {"existingClaim": "lake"},
+            "spark": {"operator": "kubeflow", "jobs": ["metrics"]},
+        },
     },
     "by another user": {
         "uid": 1_000_700_000,
-        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "apache", "jobs": ["metrics"]}},
+        "pipeline": {
+            "cronJob": {"enabled": True},
+            "storage": {"existingClaim": "lake"},
+            "spark": {"operator": "apache", "jobs": ["metrics"]},
+        },
     },
     "named": {
         "fullnameOverride": "queues",
