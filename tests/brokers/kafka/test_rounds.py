@@ -15,6 +15,7 @@ from babelgate.brokers.kafka.binding import KafkaBinding
 from babelgate.errors import BabelgateError
 from tests.brokers.kafka.harness import STANDARD, binding
 from tests.brokers.kafka.server import KafkaServer, kafka
+from tests.harness.local import eventually
 from tests.harness.proxy import Proxy, proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -119,6 +120,8 @@ async def play(rounds: int, queue: str) -> None:
         tasks = [asyncio.create_task(publish(processes[0], native, ledger))]
         tasks += [asyncio.create_task(consume(each, native, ledger)) for each in processes]
         try:
+            # A fault before the first message tells nothing, and on a busy machine some rounds may end before it.
+            await eventually(lambda: ledger.received, QUIET_SECONDS)
             for number in range(1, rounds + 1):
                 history.append(await disturb(chance, server, between))
                 if number % ROUNDS_TOGETHER and number < rounds:
