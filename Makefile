@@ -16,7 +16,7 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 .DEFAULT_GOAL := run
 
 help: ## list these targets
-	@awk -F ':.* ## ' '/^[a-z-]*:.* ## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.* ## ' '/^[a-z-]*:.* ## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: install ## serve on 127.0.0.1:8080 over a local SQLite file
 	$(BIN)/babelgate serve $(ARGS)

@@ -148,6 +148,8 @@ def main() -> None:
     chosen = [load for load in LOADS if asked.only.search(load.name) and load.brief >= asked.brief]
     if not chosen:
         parser.error("--only matches no case")
+    if asked.against is not None and not (asked.against / "app" / "babelgate").is_dir():
+        parser.error("--against has no app/babelgate: versions from before that name are measured by their own program")
     seconds = 3.0 if asked.brief else asked.seconds
     versions = {} if asked.against is None else {"before": asked.against.resolve(strict=True)}
     columns = [
