@@ -86,9 +86,10 @@ define JAVA_DEPS
 	@command -v mvn >/dev/null || .ci/packages maven
 endef
 
-# What `make test` needs beside that: HAProxy, certificates, and the official conformance suite.
+# What `make test` needs beside that: HAProxy, certificates, what the README's lines need, and the official conformance suite.
 test-deps: broker-deps
 	@command -v openssl >/dev/null || .ci/packages openssl
+	@command -v curl >/dev/null && command -v jq >/dev/null || .ci/packages curl jq
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
 	$(BIN)/python -m tests.harness.conformance
 

@@ -36,7 +36,7 @@ from tools.licences import licence, pinned
 ROOT = Path(__file__).resolve().parents[1]
 CHART = "helm/babelgate"
 PAGES = (
-    "README.md",
+    "docs/brokers.md",
     "docs/configuration.md",
     "docs/errors.md",
     "docs/journal.md",
@@ -60,8 +60,50 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def capabilities() -> str:
-    """What each broker can do, from its own ``BrokerCapabilities``."""
+def choice() -> str:
+    """What people choose a broker by: a row for each, from its own ``BrokerCapabilities``."""
+    rows = []
+    for variant in SAMPLES:
+        binding = variant.binding()
+        can = binding.capabilities(binding.native_queue("sample", variant.queue_options))
+        rows.append(
+            [
+                f"[{variant.column}]({_PAGES.get(variant.name, f'{variant.broker.kind}.md')})",
+                _ordered(variant, can),
+                _duration(can.max_delay_seconds),
+                _duration(can.max_lease_seconds),
+                "yes" if can.ack_scope == "anywhere" else "forwarded to the one that received",
+                _mark(isinstance(binding, Peeks)),
+            ]
+        )
+    return table(["", "order", "longest delay", "longest lease", "settle from any replica", "peek"], rows)
+
+
+_PAGES = {"sqlite": "configuration.md", "rabbitmq-ojs": "ojs.md"}
+"""The page of a variant that has none named like its broker."""
+
+
+def _ordered(variant: Variant, can: BrokerCapabilities) -> str:
+    """The order of an ordinary queue, and of one with the option that keeps an order."""
+    name, options, words = _KEEPS_ORDER.get(variant.name, ("sample", {}, ""))
+    binding = variant.binding()
+    kept = binding.capabilities(binding.native_queue(name, {**variant.queue_options, **options}))
+    more = f"; {_ORDERS[kept.ordering]} {words}" if kept.ordering != can.ordering else ""
+    return _ORDERS[can.ordering] + more
+
+
+_ORDERS = {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}
+
+_KEEPS_ORDER: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "sqs": ("sample.fifo", {}, "on a FIFO queue"),
+    "servicebus": ("sample", {"sessions": True}, "with `sessions`"),
+    "pulsar": ("sample", {"key_shared": True}, "with `key_shared`"),
+}
+"""A queue's native name and options, and words for them."""
+
+
+def abilities() -> str:
+    """What else each broker can do."""
     columns = []
     for variant in SAMPLES:
         binding = variant.binding()
@@ -72,27 +114,22 @@ def capabilities() -> str:
 
 
 def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
-    yield "order", {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}[can.ordering]
-    yield "longest delay", _duration(can.max_delay_seconds)
     yield "longest delay of a nack", _duration(can.max_retry_delay_seconds)
-    yield "longest lease", _duration(can.max_lease_seconds)
     yield "extend a lease", _mark(can.extendable)
     yield "who keeps a lease", {"broker": "the broker", "gateway": "the replica that received"}[can.lease_keeper]
-    yield "settle from any replica", "yes" if can.ack_scope == "anywhere" else "forwarded to the one that received"
-    yield "deliver again, counted", _in_one_step(can.native_release)
-    yield "deliver again, later", _in_one_step(can.native_release and can.native_release_delays)
+    yield "deliver again, counted", _atomic(can.native_release)
+    yield "deliver again, later", _atomic(can.native_release and can.native_release_delays)
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
     yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
-    yield "peek", _mark(isinstance(binding, Peeks))
     yield "age of the oldest message", _mark("oldest_age_seconds" not in variant.broker.untold)
     yield "purge", _mark(isinstance(binding, Purges))
-    yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
+    yield "dead-letter", _atomic(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     yield "lists its queues", _LISTED_BY.get(variant.broker.kind, _mark(isinstance(binding, Lists)))
-    yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
+    yield "idempotency keys", "atomic" if isinstance(binding, KeepsKeys) else "kept by another broker"
 
 
 _LISTED_BY = {
@@ -107,8 +144,8 @@ def _mark(yes: bool) -> str:
     return "yes" if yes else "–"
 
 
-def _in_one_step(native: bool) -> str:
-    return "in one step" if native else "copy, confirm, ack"
+def _atomic(native: bool) -> str:
+    return "atomic" if native else "by copy"
 
 
 def _duration(seconds: float | None) -> str:
@@ -267,7 +304,8 @@ def decisions() -> str:
 PARTS: Mapping[str, Callable[[], str]] = {
     "values": values,
     "metrics": metrics,
-    "capabilities": capabilities,
+    "choice": choice,
+    "abilities": abilities,
     "settings": settings,
     "codes": codes,
     "records": records,

@@ -6,6 +6,7 @@ Only addresses are replaced by those of this test's own servers.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from babelqueue import EnvelopeCodec
 
 from babelgate.cli import startup
 from babelgate.config import settings
@@ -43,6 +45,38 @@ def test_quick_start(tmp_path: Path) -> None:
     assert [shape(value) for value in (published, received, settled)] == [shape(value) for value in shown]
     assert received["messages"][0]["envelope"]["meta"]["id"] == published["id"]
     assert settled == shown[2]
+
+
+def test_the_envelope_is_one() -> None:
+    """The SDK writes it so, to the byte."""
+    (shown,) = re.findall(r"^```json\n(\{\n.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    envelope = json.loads(shown)
+    assert EnvelopeCodec.accepts(envelope)
+    assert EnvelopeCodec.encode(envelope) == json.dumps(envelope, separators=(",", ":"))
+    assert shape(envelope) == shape(EnvelopeCodec.make(envelope["job"], envelope["data"]))
+
+
+def test_from_python(tmp_path: Path) -> None:
+    (program,) = blocks("From your language", "python")
+    with gateway(tmp_path) as process:
+        done = subprocess.run(
+            [sys.executable, "-c", program.replace(GATEWAY_URL, process.url)],
+            env=os.environ | {"PYTHONPATH": str(ROOT / "clients/python/src")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.stdout == "ada@example.com\n", done.stderr
+        with process.client() as client:
+            assert client.get("/queues/emails").json()["stats"]["in_flight"] == 0
+
+
+def test_your_brokers(tmp_path: Path) -> None:
+    path = tmp_path / "babelgate.yaml"
+    path.write_text(blocks("Your brokers", "yaml")[0])
+    router = resolve(settings.load(path, {}))
+    assert (router.route("orders.new").broker, router.route("orders.new").policy.max_attempts) == ("rabbit", 5)
+    assert router.route("anything").broker == "local"
 
 
 def test_the_walk_through_of_the_api(tmp_path: Path) -> None:
