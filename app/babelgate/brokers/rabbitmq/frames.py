@@ -39,7 +39,6 @@ _MANDATORY = b"\x01"
 _SETTLE = struct.Struct(">BHIHHQBB")
 _ACK, _NACK, _REQUEUE = 80, 120, 2
 _CONTENT, FLAGS = struct.Struct(">HHQ"), struct.Struct(">H")
-_MOMENT = struct.Struct(">Q")
 
 _TYPES = {b"S": "longstr", b"I": "int32", b"l": "int64", b"d": "double", b"t": "boolean", b"F": "table", b"A": "array"}
 """The types of header values by their octet: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
@@ -146,7 +145,9 @@ def encoded_properties(properties: Basic.Properties) -> bytes:
                     raise ValueError(f"the header {copies} is the broker's own: it names further queues")
             parts.append(tables.encoded(value))
         elif kind == "timestamp" and type(value) is datetime and value.tzinfo is UTC:
-            parts.append(_MOMENT.pack(int(value.timestamp())))
+            parts.append(tables.TIME.pack(int(value.timestamp())))
+        elif isinstance(value, tables.WireTime):
+            parts.append(value.wire[1:])
         else:
             parts.append(encode.by_type(value, kind))
     parts[0] = FLAGS.pack(flags)

@@ -14,7 +14,6 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -62,13 +61,9 @@ TAG = struct.Struct(">QB")
 _FLAGS = struct.Struct(">H")
 _MORE_FLAGS = 1
 _LENGTH = struct.Struct(">I")
-_MOMENT = struct.Struct(">Q")
-_SECONDS_MAX = 0xFFFFFFFF
-"""pamqp takes a greater timestamp for milliseconds."""
-_LONG_STRING = ord("S")
+_LONG_STRING, _INT64 = ord("S"), ord("l")
 _NUMBERS = {
     ord("I"): struct.Struct(">i"),
-    ord("l"): struct.Struct(">q"),
     ord("d"): struct.Struct(">d"),
     ord("t"): struct.Struct(">?"),
 }
@@ -318,11 +313,8 @@ def _ordinary(header: bytes) -> Basic.Properties:
             except KeyError:
                 value = tables.decoded(table)
         elif kind == "timestamp":
-            end = at + 8
-            seconds: int = _MOMENT.unpack_from(header, at)[0]
-            if seconds > _SECONDS_MAX:
-                raise ValueError
-            value = datetime.fromtimestamp(seconds, UTC)
+            end = at + tables.TIME.size
+            value = tables.moment_of(*tables.TIME.unpack_from(header, at))
         else:
             end = at + 1
             value = header[at]
@@ -355,6 +347,8 @@ def _table_of(data: bytes) -> Mapping[str, Any]:
             start = at + 4
             at = start + _LENGTH.unpack_from(data, at)[0]
             table[name] = data[start:at].decode()
+        elif kind == _INT64:
+            table[name], at = tables.value_at(data, at - 1)
         else:
             number = _NUMBERS[kind]
             (table[name],) = number.unpack_from(data, at)

@@ -27,7 +27,7 @@ from babelgate.brokers.rabbitmq.profile import (
     confirmed,
     read_quorum_limit,
 )
-from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
+from babelgate.brokers.rabbitmq.tables import SHORT_BYTES, whole_number
 
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
 """The headers of the contract. They are written from the body; other values under these names are ignored."""
@@ -103,9 +103,7 @@ class PlainProfile:
         if not table:
             return DecodedMessage(native.body, NO_HEADERS, 0, native.properties)
         headers = texts_of(table.items())
-        attempts = table.get("x-attempts")
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
-            attempts = 0
+        attempts = max(whole_number(table.get("x-attempts")) or 0, 0)
         return DecodedMessage(native.body, headers, attempts, native.properties, EXPIRED_HEADER in table)
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:

@@ -1,10 +1,12 @@
-"""Tables of headers, as bytes. Values keep what pamqp would change or refuse: the width of numbers, and texts that are
-not UTF-8. All other values are encoded and decoded by pamqp."""
+"""Tables of headers, as bytes. Values keep what pamqp would change or refuse: the width of numbers, the unit of times,
+the scale and sign of decimals, and texts that are not UTF-8. All other values are encoded and decoded by pamqp."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from pamqp import decode, encode
@@ -15,27 +17,49 @@ SHORT_BYTES = 255
 OCTETS = [bytes((octet,)) for octet in range(256)]
 
 
-class SizedInt(int):
-    """A whole number whose type is another than int32 or int64. ``kind``: its octet."""
+class WireInt(int):
+    """A whole number that is no int32. ``wire``: the octet of its type, and its bytes."""
 
-    kind: int
-
-
-class SizedFloat(float):
-    """A number of single precision. ``kind``: the octet of its type."""
-
-    kind: int
+    wire: bytes
 
 
-_NUMBERS: Mapping[int, tuple[type[SizedInt | SizedFloat], struct.Struct]] = {
-    ord("b"): (SizedInt, struct.Struct(">b")),
-    ord("B"): (SizedInt, struct.Struct(">B")),
-    ord("s"): (SizedInt, struct.Struct(">h")),
-    ord("u"): (SizedInt, struct.Struct(">H")),
-    ord("i"): (SizedInt, struct.Struct(">I")),
-    ord("f"): (SizedFloat, struct.Struct(">f")),
+class WireFloat(float):
+    """A number of single precision. ``wire``: as for WireInt."""
+
+    wire: bytes
+
+
+class WireDecimal(Decimal):
+    """A decimal with its scale. ``wire``: as for WireInt."""
+
+    wire: bytes
+
+
+class WireTime(datetime):
+    """A time that was written in milliseconds. ``wire``: as for WireInt."""
+
+    wire: bytes
+
+
+WireValue = WireInt | WireFloat | WireDecimal | WireTime
+
+_NUMBERS: Mapping[int, tuple[type[WireInt | WireFloat], struct.Struct]] = {
+    ord("b"): (WireInt, struct.Struct(">b")),
+    ord("B"): (WireInt, struct.Struct(">B")),
+    ord("s"): (WireInt, struct.Struct(">h")),
+    ord("u"): (WireInt, struct.Struct(">H")),
+    ord("i"): (WireInt, struct.Struct(">I")),
+    ord("l"): (WireInt, struct.Struct(">q")),
+    ord("L"): (WireInt, struct.Struct(">Q")),
+    ord("f"): (WireFloat, struct.Struct(">f")),
 }
-"""Types of numbers that publishers use rarely: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
+"""Types of numbers other than int32 and double: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
+
+TIME = struct.Struct(">Q")
+_SECONDS_MAX = 0xFFFFFFFF
+"""A greater time is in milliseconds, because some clients write these: it would be one after the year 2106."""
+_DECIMAL = struct.Struct(">Bi")
+_DECIMAL_OCTET, _TIME_OCTET = ord("D"), ord("T")
 
 _TABLE, _LIST = ord("F"), ord("A")
 _LENGTH = struct.Struct(">I")
@@ -53,20 +77,28 @@ def decoded(data: bytes) -> dict[str, Any]:
     while at < len(data):
         start = at + 1
         at = start + data[at]
-        table[data[start:at].decode()], at = _value_at(data, at)
+        table[data[start:at].decode()], at = value_at(data, at)
     if at != len(data):
         raise ValueError
     return table
 
 
-def _value_at(data: bytes, at: int) -> tuple[Any, int]:
+def value_at(data: bytes, at: int) -> tuple[Any, int]:
     """The value at ``at``, and where it ends."""
     kind = data[at]
     if kind in _NUMBERS:
         made, number = _NUMBERS[kind]
-        value = made(*number.unpack_from(data, at + 1))
-        value.kind = kind
-        return value, at + 1 + number.size
+        return _kept(made(*number.unpack_from(data, at + 1)), data, at, number)
+    if kind == _DECIMAL_OCTET:
+        scale, digits = _DECIMAL.unpack_from(data, at + 1)
+        return _kept(WireDecimal(f"{digits}E-{scale}"), data, at, _DECIMAL)
+    if kind == _TIME_OCTET:
+        (count,) = TIME.unpack_from(data, at + 1)
+        try:
+            moment = moment_of(count)
+        except (ValueError, OverflowError, OSError):
+            return _kept(WireInt(count), data, at, TIME)  # after the year 9999
+        return moment, at + 1 + TIME.size
     if kind not in (_TABLE, _LIST):
         size, other = decode.embedded_value(data[at:])
         return other, at + size
@@ -76,10 +108,32 @@ def _value_at(data: bytes, at: int) -> tuple[Any, int]:
     return decoded(inner) if kind == _TABLE else _values(inner), end
 
 
+def _kept(value: WireValue, data: bytes, at: int, layout: struct.Struct) -> tuple[WireValue, int]:
+    """``value`` with its bytes, and where they end."""
+    end = at + 1 + layout.size
+    value.wire = data[at:end]
+    return value, end
+
+
+def moment_of(count: int) -> datetime:
+    """The time that ``count`` stands for: seconds since 1970, or milliseconds where it is too great for these. Raises
+    ValueError, OverflowError or OSError for one after the year 9999."""
+    if count <= _SECONDS_MAX:
+        return datetime.fromtimestamp(count, UTC)
+    moment = WireTime.fromtimestamp(count / 1000, UTC)
+    moment.wire = b"T" + TIME.pack(count)
+    return moment
+
+
+def whole_number(value: Any) -> int | None:
+    """``value`` if it is a whole number of any width, else None."""
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def _values(data: bytes) -> list[Any]:
     values, at = [], 0
     while at < len(data):
-        value, at = _value_at(data, at)
+        value, at = value_at(data, at)
         values.append(value)
     return values
 
@@ -104,8 +158,8 @@ def encoded_value(value: Any) -> bytes:
         if _INT32_MIN <= value <= _INT32_MAX:
             return _INT32.pack(b"I", value)
         return _INT64.pack(b"l", value)
-    if isinstance(value, SizedInt | SizedFloat):
-        return OCTETS[value.kind] + _NUMBERS[value.kind][1].pack(value)
+    if isinstance(value, WireInt | WireFloat | WireDecimal | WireTime):
+        return value.wire
     if isinstance(value, bytes):
         return b"S" + _sized(value)
     if isinstance(value, float):

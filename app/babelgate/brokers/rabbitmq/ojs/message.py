@@ -13,7 +13,7 @@ from pamqp.commands import Basic
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
 from babelgate.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
-from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
+from babelgate.brokers.rabbitmq.tables import SHORT_BYTES, whole_number
 from babelgate.clock import milliseconds
 from babelgate.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
 from babelgate.ojs.terms import timestamp
@@ -135,13 +135,14 @@ def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str,
 def attempts_of(headers: Mapping[str, Any], job_queue: str) -> int:
     """The failed attempts by the headers, or by the broker's x-death, which counts a peer's rejects."""
     counts = [0]
-    if type(current := headers.get(ATTEMPT)) is int:
+    if (current := whole_number(headers.get(ATTEMPT))) is not None:
         counts.append(current - 1)
-    if type(failed := headers.get("x-attempts")) is int:
+    if (failed := whole_number(headers.get("x-attempts"))) is not None:
         counts.append(failed)
     for death in deaths(headers):
-        if death.get("reason") == "rejected" and death.get("queue") == job_queue and type(death.get("count")) is int:
-            counts.append(death["count"])
+        count = whole_number(death.get("count"))
+        if death.get("reason") == "rejected" and death.get("queue") == job_queue and count is not None:
+            counts.append(count)
     return max(counts)
 
 
