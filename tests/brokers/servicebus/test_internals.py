@@ -1,12 +1,14 @@
-"""The parts of the client library that ``app/babelgate/brokers/servicebus`` uses and that are not public: a release may
-remove each."""
+"""The parts of the client library that ``sdk_internals`` uses and that are not public: a release may remove each. No
+other module of the package uses such a part."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -28,35 +30,37 @@ from azure.servicebus._pyamqp.constants import LinkState
 from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 
+from babelgate.brokers import servicebus
+
 PARTS = [
-    (ServiceBusReceiver, "_settle_message_via_mgmt_link", "locks.py ends several locks in one request"),
-    (ServiceBusReceiver, "_renew_locks", "locks.py renews several locks in one request"),
-    (ServiceBusReceiver, "_create_handler", "client.py opens without pauses"),
-    (ServiceBusSender, "_create_handler", "client.py opens without pauses"),
-    (ServiceBusReceiver, "_mgmt_request_response_with_retry", "dead_letters.py peeks"),
-    (ServiceBusReceiver, "_populate_message_properties", "dead_letters.py peeks"),
-    (receivers.ReceiverLink, "_incoming_transfer", "link.py sees the bytes of a message"),
-    (clients.ReceiveClientAsync, "settle_messages_async", "link.py gives a delivery back uncounted"),
-    (clients.AMQPClientAsync, "auth_complete_async", "link.py renews the access token"),
-    (clients.AMQPClientAsync, "client_ready_async", "client.py opens without pauses"),
-    (clients.AMQPClientAsync, "close_async", "client.py closes a WebSocket and its session"),
-    (connections.Connection, "listen", "link.py and attached.py read frames"),
-    (links.Link, "flow", "link.py sets and drains the credit"),
-    (links.Link, "get_state", "link.py and attached.py raise the error of a detached link"),
-    (WebSocketDataQueue, "_buffer", "attached.py sees what has arrived"),
-    (WebSocketDataQueue, "is_eof", "attached.py sees that the peer has closed"),
-    (LinkState, "ATTACHED", "attached.py looks for it"),
-    (links.Link, "_incoming_flow", "link.py sees the end of a drain"),
-    (PyamqpTransportAsync, "create_servicebus_exception", "link.py translates errors of the engine"),
-    (clients.SendClientAsync, "send_message_async", "publish.py sends encoded messages"),
+    (ServiceBusReceiver, "_settle_message_via_mgmt_link", "settle_by_tokens"),
+    (ServiceBusReceiver, "_renew_locks", "renew_locks"),
+    (ServiceBusReceiver, "_create_handler", "work_around_sdk_bugs"),
+    (ServiceBusSender, "_create_handler", "work_around_sdk_bugs"),
+    (ServiceBusReceiver, "_mgmt_request_response_with_retry", "peek"),
+    (ServiceBusReceiver, "_populate_message_properties", "peek"),
+    (receivers.ReceiverLink, "_incoming_transfer", "LinkInternals sees the bytes of a message"),
+    (clients.ReceiveClientAsync, "settle_messages_async", "LinkInternals.release"),
+    (clients.AMQPClientAsync, "auth_complete_async", "LinkInternals.listen renews the access token"),
+    (clients.AMQPClientAsync, "client_ready_async", "work_around_sdk_bugs"),
+    (clients.AMQPClientAsync, "close_async", "work_around_sdk_bugs closes a WebSocket and its session"),
+    (connections.Connection, "listen", "is_attached and LinkInternals.listen read frames"),
+    (links.Link, "flow", "LinkInternals.flow"),
+    (links.Link, "get_state", "is_attached and LinkInternals.listen raise the error of a detached link"),
+    (WebSocketDataQueue, "_buffer", "is_attached sees what has arrived"),
+    (WebSocketDataQueue, "is_eof", "is_attached sees that the peer has closed"),
+    (LinkState, "ATTACHED", "is_attached looks for it"),
+    (links.Link, "_incoming_flow", "LinkInternals sees the end of a drain"),
+    (PyamqpTransportAsync, "create_servicebus_exception", "the engine's errors are translated"),
+    (clients.SendClientAsync, "send_message_async", "send_message"),
     (encoding, "encode_payload", "message.py encodes a message once"),
-    (encoding, "_ENCODE_MAP", "typed.py writes encoded values"),
-    (decoding, "_DECODE_BY_CONSTRUCTOR", "typed.py reads characters and decimals"),
+    (encoding, "_ENCODE_MAP", "add_encoder"),
+    (decoding, "_DECODE_BY_CONSTRUCTOR", "add_decoder"),
     (messages, "BatchMessage", "publish.py makes a batch"),
-    (error, "AMQPException", "link.py and errors.py name it"),
-    (constants, "MGMT_RESPONSE_MESSAGE_EXPIRATION", "locks.py reads the answer to a renewal"),
-    (constants, "MGMT_REQUEST_DEAD_LETTER_REASON", "locks.py states the reason of a dead letter"),
-    (constants, "MGMT_REQUEST_DEAD_LETTER_ERROR_DESCRIPTION", "locks.py describes a dead letter"),
+    (error, "AMQPException", "the engine's errors are translated"),
+    (constants, "MGMT_RESPONSE_MESSAGE_EXPIRATION", "renew_locks"),
+    (constants, "MGMT_REQUEST_DEAD_LETTER_REASON", "dead_letter_details"),
+    (constants, "MGMT_REQUEST_DEAD_LETTER_ERROR_DESCRIPTION", "dead_letter_details"),
 ]
 PARAMETERS: list[tuple[Callable[..., Any], list[str]]] = [
     (ServiceBusReceiver._settle_message_via_mgmt_link, ["settlement", "lock_tokens", "dead_letter_details"]),
@@ -65,29 +69,37 @@ PARAMETERS: list[tuple[Callable[..., Any], list[str]]] = [
     (links.Link.flow, ["link_credit"]),
 ]
 SOURCES: list[tuple[Callable[..., Any], str, str]] = [
-    (asyncio.StreamReader.__init__, "self._buffer = ", "attached.py sees what has arrived"),
-    (transports.AsyncTransport.connect, "self.reader, self.writer = ", "attached.py looks into it"),
-    (aiohttp.ClientWebSocketResponse.__init__, "self._reader = ", "attached.py looks into it"),
-    (ServiceBusReceiver._create_handler, "self._handler = ", "client.py wraps the handler that it makes"),
-    (ServiceBusReceiver._receive, "self._receive_context.set()", "link.py keeps arriving messages by it"),
-    (ServiceBusReceivedMessage.__init__, "message", "dead_letters.py reads the engine's message"),
-    (ServiceBusMessage.__init__, 'self._message = kwargs["message"]', "dead_letters.py reads the engine's message"),
-    (clients.AMQPClientAsync.close_async, "await self._keep_alive_thread", "client.py ends it before a close"),
-    (transports.WebSocketTransportAsync.connect, "self.session = ", "client.py closes it"),
-    (transports.WebSocketTransportAsync.connect, "self.sock = ", "client.py closes it"),
-    (aiohttp.ClientWebSocketResponse.close, "self._response.close()", "client.py closes it"),
+    (asyncio.StreamReader.__init__, "self._buffer = ", "is_attached sees what has arrived"),
+    (transports.AsyncTransport.connect, "self.reader, self.writer = ", "is_attached looks into it"),
+    (aiohttp.ClientWebSocketResponse.__init__, "self._reader = ", "is_attached looks into it"),
+    (ServiceBusReceiver._create_handler, "self._handler = ", "work_around_sdk_bugs wraps the handler that it makes"),
+    (ServiceBusReceiver._receive, "self._receive_context.set()", "LinkInternals.receiving"),
+    (ServiceBusReceivedMessage.__init__, "message", "peek reads the engine's message"),
+    (ServiceBusMessage.__init__, 'self._message = kwargs["message"]', "peek reads the engine's message"),
+    (clients.AMQPClientAsync.close_async, "await self._keep_alive_thread", "end_keep_alive"),
+    (transports.WebSocketTransportAsync.connect, "self.session = ", "work_around_sdk_bugs closes it"),
+    (transports.WebSocketTransportAsync.connect, "self.sock = ", "work_around_sdk_bugs closes it"),
+    (aiohttp.ClientWebSocketResponse.close, "self._response.close()", "work_around_sdk_bugs closes it"),
     (
         mgmt_handlers.peek_op,
         "amqp_transport.parse_received_message(",
-        "dead_letters.py reads a peek as the client does",
+        "peek reads a peek as the client does",
     ),
-    (PyamqpTransportAsync.parse_received_message, 'm[b"message"]', "dead_letters.py reads the types of a peek"),
-    (receivers.ReceiverLink._incoming_transfer, "self._received_payload.extend(frame[11])", "link.py joins its parts"),
-    (receivers.ReceiverLink._incoming_transfer, "self._first_frame = frame", "link.py takes the delivery's id"),
-    (sessions.Session._incoming_flow, "frame[4]", "link.py reads handle, delivery count and credit of a flow"),
-    (PyamqpTransportAsync.enhanced_message_received_async, "_received_messages.put((frame, message))", "link.py"),
-    (ServiceBusSender._open, "self._max_message_size_on_link = ", "publish.py names the limit"),
-    (ServiceBusSender._open, "self._max_batch_size_on_link = ", "publish.py fills a batch"),
+    (PyamqpTransportAsync.parse_received_message, 'm[b"message"]', "peek reads the types"),
+    (
+        receivers.ReceiverLink._incoming_transfer,
+        "self._received_payload.extend(frame[11])",
+        "LinkInternals joins it",
+    ),
+    (receivers.ReceiverLink._incoming_transfer, "self._first_frame = frame", "LinkInternals takes the delivery's id"),
+    (sessions.Session._incoming_flow, "frame[4]", "LinkInternals reads handle, delivery count and credit of a flow"),
+    (
+        PyamqpTransportAsync.enhanced_message_received_async,
+        "_received_messages.put((frame, message))",
+        "LinkInternals.take",
+    ),
+    (ServiceBusSender._open, "self._max_message_size_on_link = ", "max_message_bytes"),
+    (ServiceBusSender._open, "self._max_batch_size_on_link = ", "max_batch_bytes"),
 ]
 
 
@@ -108,6 +120,17 @@ def test_a_parameter_is_there(function: Callable[..., Any], names: list[str]) ->
 @pytest.mark.parametrize(("function", "text", "use"), SOURCES, ids=[text for _, text, _ in SOURCES])
 def test_a_function_works_as_it_did(function: Callable[..., Any], text: str, use: str) -> None:
     assert text in inspect.getsource(function), gone(f"{text!r} in {function.__qualname__}", use)
+
+
+_PRIVATE = re.compile(r"azure\.servicebus[\w.]*\._\w+|(?<![\w.])(?!self\b|cls\b)\w+(?:\.\w+)*\._(?!_)\w+")
+
+
+def test_only_one_module_uses_private_names() -> None:
+    """Of the client library and its engine; a name of a module's own classes begins with ``self``."""
+    for module in Path(servicebus.__file__).parent.glob("*.py"):
+        if module.name != "sdk_internals.py":
+            private = _PRIVATE.findall(module.read_text("utf-8"))
+            assert not private, f"{module.name} uses {private}; sdk_internals.py is the place for it"
 
 
 def test_the_parts_of_a_message() -> None:

@@ -14,8 +14,8 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from babelgate.brokers.binding import Delivery
-from babelgate.brokers.servicebus.attached import _has_unread
 from babelgate.brokers.servicebus.binding import ServiceBusBinding
+from babelgate.brokers.servicebus.sdk_internals import _has_unread
 from babelgate.errors import BrokerUnavailable
 from tests.brokers.servicebus.harness import binding
 from tests.brokers.servicebus.server import ServiceBusEmulator

@@ -30,9 +30,9 @@ from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.servicebus.admin import EntityLimits, ServiceBusAdmin
 from babelgate.brokers.servicebus.client import ServiceBusConnections, check_credentials
-from babelgate.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, description_of
+from babelgate.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, details_of
 from babelgate.brokers.servicebus.errors import translate
-from babelgate.brokers.servicebus.locks import QueueLocks, details_of
+from babelgate.brokers.servicebus.locks import QueueLocks
 from babelgate.brokers.servicebus.message import SCHEDULED, Fields, dead_fields, fields_of
 from babelgate.brokers.servicebus.publish import publish
 from babelgate.brokers.servicebus.queue import DEAD_SUFFIX, NATIVE_DEAD, ServiceBusQueue, queue_of
@@ -258,7 +258,7 @@ class ServiceBusBinding:
         keeper = self._keeper(queue)
         outcomes: list[Outcome] = []
         for letter in letters:
-            outcomes += await keeper.settle([letter.handle], "suspended", details_of(*description_of(letter.block)))
+            outcomes += await keeper.settle([letter.handle], "suspended", details_of(letter.block))
         return outcomes
 
     async def queues(self) -> Sequence[str]:

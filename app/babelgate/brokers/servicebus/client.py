@@ -13,8 +13,8 @@ from azure.servicebus.aio import ServiceBusClient
 
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
-from babelgate.brokers.servicebus.attached import is_attached
 from babelgate.brokers.servicebus.errors import HARMLESS, translate
+from babelgate.brokers.servicebus.sdk_internals import end_keep_alive, is_attached, socket_of, work_around_sdk_bugs
 from babelgate.brokers.servicebus.url import ServiceBusSettings
 from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
 from babelgate.extras import how_to_install, missing
@@ -261,13 +261,13 @@ class ServiceBusConnections:
 
     async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> asyncio.StreamWriter | None:
         """Open a sender or receiver within ``seconds``; returns its socket. Raises BrokerError."""
-        _mend(client)
+        work_around_sdk_bugs(client)
         opening = asyncio.ensure_future(client.__aenter__())
         try:
             if not await finished(opening, seconds - GRACE_SECONDS):
                 raise BrokerUnavailable(self.broker, f"no answer within {seconds:g} s")
             opening.result()
-            return _socket_of(client)
+            return socket_of(client)
         except BaseException as error:
             self._closing.start(self._give_up(opening, client))
             if isinstance(error, Exception):
@@ -296,7 +296,7 @@ class ServiceBusConnections:
 
     async def _give_up(self, opening: asyncio.Future[Any], client: Any) -> None:
         """End an open that failed or takes too long."""
-        socket = _socket_of(client)
+        socket = socket_of(client)
         try:
             opening.cancel()
             await asyncio.wait((opening,))
@@ -305,11 +305,7 @@ class ServiceBusConnections:
             await self._close(client, socket)
 
     async def _close(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
-        amqp = client._handler
-        if amqp is not None and amqp._keep_alive_thread is not None:
-            # A close waits for its next second.
-            amqp._keep_alive_thread.cancel()
-            amqp._keep_alive_thread = None
+        end_keep_alive(client)
         try:
             with contextlib.suppress(Exception):
                 await client.close()
@@ -317,47 +313,6 @@ class ServiceBusConnections:
             # Also where the peer hangs, and the close was cancelled.
             if socket is not None:
                 socket.transport.abort()
-
-
-def _socket_of(client: Any) -> asyncio.StreamWriter | None:
-    """The socket of a sender or receiver; None without one, or with a WebSocket."""
-    amqp = client._handler
-    connection = None if amqp is None else amqp._connection
-    return None if connection is None else getattr(connection._transport, "writer", None)
-
-
-def _mend(client: Any) -> None:
-    """Let ``client`` open without pauses, and close all that it has opened.
-
-    The client library pauses after each frame, for half a second in all, and forgets a WebSocket that cannot be opened
-    or is cut, and its session.
-    """
-    create = client._create_handler
-
-    def create_handler(auth: Any) -> None:
-        create(auth)
-        amqp = client._handler
-        is_ready, close = amqp.client_ready_async, amqp.close_async
-
-        async def ready() -> bool:
-            while not await is_ready():
-                pass
-            amqp.client_ready_async = is_ready
-            return True
-
-        async def closed() -> None:
-            transport: Any = None if amqp._connection is None else amqp._connection._transport
-            try:
-                await close()
-            finally:
-                if (session := getattr(transport, "session", None)) is not None:
-                    if transport.sock is not None:
-                        transport.sock._response.close()
-                    await session.close()
-
-        amqp.client_ready_async, amqp.close_async = ready, closed
-
-    client._create_handler = create_handler
 
 
 def check_credentials(settings: ServiceBusSettings) -> None:

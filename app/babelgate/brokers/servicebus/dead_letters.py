@@ -14,14 +14,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
-from azure.servicebus._common import mgmt_handlers
-from azure.servicebus._common.constants import MGMT_REQUEST_FROM_SEQUENCE_NUMBER as _FROM
-from azure.servicebus._common.constants import MGMT_REQUEST_MAX_MESSAGE_COUNT as _COUNT
-from azure.servicebus._common.constants import REQUEST_RESPONSE_PEEK_OPERATION
 
 from babelgate import envelope
 from babelgate.brokers import cursor as cursors
 from babelgate.brokers.binding import DeadRecord
+from babelgate.brokers.servicebus import sdk_internals
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
 from babelgate.brokers.servicebus.locks import QueueLocks
@@ -31,8 +28,6 @@ from babelgate.brokers.servicebus.typed import typed_properties
 from babelgate.errors import InvalidParameter
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
-
-_PEEKED: Any = mgmt_handlers.peek_op
 
 MAX_PEEKED = 250
 """Messages of one peek."""
@@ -79,28 +74,11 @@ class ServiceBusDeadLetters:
     async def peek(self, entity: str, limit: int, sequence: int) -> list[AmqpMessage]:
         """At most ``limit`` messages of ``entity`` from the sequence number ``sequence`` on, in their order."""
 
-        async def peek(receiver: Any) -> list[tuple[Any, Mapping[str, bytes]]]:
-            def answered(
-                status: int, message: Any, description: Any, amqp_transport: Any
-            ) -> list[tuple[Any, Mapping[str, bytes]]]:
-                # As the client library's own peek reads it, with the types that it drops.
-                parsed = _PEEKED(status, message, description, receiver, amqp_transport) or []
-                entries = message.value[b"messages"] if parsed else ()
-                return [
-                    (each._message, typed_properties(entry[b"message"]))
-                    for each, entry in zip(parsed, entries, strict=True)
-                ]
-
-            request = {_FROM: receiver._amqp_transport.AMQP_LONG_VALUE(sequence), _COUNT: limit}
-            receiver._populate_message_properties(request)
-            asking = receiver._mgmt_request_response_with_retry
-            found: list[tuple[Any, Mapping[str, bytes]]] = await asking(
-                REQUEST_RESPONSE_PEEK_OPERATION, request, answered, timeout=self._connections.timeout_seconds
-            )
-            return found
+        async def peek(receiver: Any) -> list[tuple[Any, bytes]]:
+            return await sdk_internals.peek(receiver, sequence, limit, self._connections.timeout_seconds)
 
         found = await self._connections.call("manage", entity, peek, writes=False)
-        return await turns.mapped(lambda each: read(*each), found)
+        return await turns.mapped(lambda each: read(each[0], typed_properties(each[1])), found)
 
     async def remove(self, records: Sequence[DeadRecord]) -> list[bool]:
         """Remove ``records``; whether this call has removed each."""
@@ -179,8 +157,8 @@ class ServiceBusDeadLetters:
         return done
 
 
-def description_of(block: Mapping[str, Any]) -> tuple[str, str]:
-    """Reason and description of a native dead letter: the reason, and the rest of ``block`` as JSON.
+def details_of(block: Mapping[str, Any]) -> dict[str, str]:
+    """The details of a native dead letter: the reason, and as description the rest of ``block`` as JSON.
 
     A long error is cut, so that the description fits.
     """
@@ -193,7 +171,7 @@ def description_of(block: Mapping[str, Any]) -> tuple[str, str]:
         text = error if longer == "error" else exception
         rest[longer] = text[: max(len(text) - (len(made) - _MAX_DESCRIPTION) - 1, 0)] + "…"
         made = msgspec.json.encode(rest).decode()
-    return str(block["reason"]), made
+    return sdk_internals.dead_letter_details(str(block["reason"]), made)
 
 
 def _record(queue: ServiceBusQueue, entity: str, found: AmqpMessage) -> DeadRecord:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from azure.core import exceptions as core
 from azure.servicebus import exceptions as vendor
-from azure.servicebus._pyamqp import error as amqp
 
 from babelgate.brokers.errors import ErrorKind, ErrorMap
+from babelgate.brokers.servicebus import sdk_internals
 from babelgate.errors import (
     BabelgateError,
     BrokerRejected,
@@ -39,8 +39,8 @@ BY_CLASS: dict[type[BaseException], ErrorKind] = {
     vendor.ServiceBusServerBusyError: BrokerUnavailable,
     vendor.AutoLockRenewFailed: OutcomeUnknown,
     vendor.AutoLockRenewTimeout: OutcomeUnknown,
-    amqp.AMQPException: OutcomeUnknown,
-    amqp.AuthenticationException: BrokerUnavailable,
+    sdk_internals.AMQPException: OutcomeUnknown,
+    sdk_internals.AuthenticationException: BrokerUnavailable,
     # Of a credential, or of a request for the description of an entity.
     core.AzureError: BrokerUnavailable,
     core.ClientAuthenticationError: BrokerUnavailable,

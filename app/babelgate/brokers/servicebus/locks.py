@@ -11,16 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from azure.servicebus._common.constants import (
-    MGMT_REQUEST_DEAD_LETTER_ERROR_DESCRIPTION,
-    MGMT_REQUEST_DEAD_LETTER_REASON,
-    MGMT_RESPONSE_MESSAGE_EXPIRATION,
-)
-
 from babelgate.brokers.binding import Outcome
 from babelgate.brokers.servicebus.client import Handler, ServiceBusConnections
 from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
 from babelgate.brokers.servicebus.lock_time import LockTime
+from babelgate.brokers.servicebus.sdk_internals import renew_locks, settle_by_tokens
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerError, LeaseLost, OutcomeUnknown
 from babelgate.observe.log_throttle import LogThrottle
@@ -179,7 +174,7 @@ class QueueLocks:
         self, tokens: Sequence[UUID], disposition: Disposition, details: Mapping[str, str] | None
     ) -> None:
         async def dispose(receiver: Any) -> None:
-            await receiver._settle_message_via_mgmt_link(disposition, list(tokens), dead_letter_details=details)
+            await settle_by_tokens(receiver, disposition, tokens, details)
 
         await self._connections.call("manage", self._entity, dispose, writes=True)
 
@@ -194,8 +189,8 @@ class QueueLocks:
             self._unconfirmed.keep(token.bytes, None)
 
     async def _renew(self, tokens: Sequence[UUID]) -> dict[UUID, int | BabelgateError]:
-        async def renew(receiver: Any) -> Any:
-            return await receiver._renew_locks(*tokens, timeout=self._connections.timeout_seconds)
+        async def renew(receiver: Any) -> list[int]:
+            return await renew_locks(receiver, tokens, self._connections.timeout_seconds)
 
         ends: dict[UUID, int | BabelgateError] = {}
         try:
@@ -208,7 +203,7 @@ class QueueLocks:
             return ends
         except BrokerError as error:
             return dict.fromkeys(tokens, error.without_frames())
-        return dict(zip(tokens, answer[MGMT_RESPONSE_MESSAGE_EXPIRATION], strict=True))
+        return dict(zip(tokens, answer, strict=True))
 
     def _locked_until(self, held: HeldLock, locked_until: int) -> None:
         """Plan the next renewal of a lock whose end, by the service's clock, was just received."""
@@ -248,11 +243,6 @@ class QueueLocks:
                     held.renew_at = loop.time() + _LEAST_PAUSE_SECONDS
                     broker = self._connections.broker
                     _throttled.warning("a lock was not renewed", queue=self._entity, broker=broker, error=end)
-
-
-def details_of(reason: str, description: str) -> dict[str, str]:
-    """The details of a native dead letter."""
-    return {MGMT_REQUEST_DEAD_LETTER_REASON: reason, MGMT_REQUEST_DEAD_LETTER_ERROR_DESCRIPTION: description}
 
 
 def _token(handle: str) -> UUID | None:

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from azure.servicebus._pyamqp._encode import encode_payload
-from azure.servicebus._pyamqp.message import Header, Message, Properties
 from msgspec import Struct
 
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields
 from babelgate.brokers.servicebus.queue import ServiceBusQueue
+from babelgate.brokers.servicebus.sdk_internals import Header, Message, Properties, encode_payload
 from babelgate.brokers.servicebus.typed import encoded
 from babelgate.envelope.broker_properties import http_date
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from azure.servicebus._pyamqp.error import AMQPException
-from azure.servicebus._pyamqp.message import BatchMessage, Message, Properties
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.message import Fields, Native, native
+from babelgate.brokers.servicebus.sdk_internals import (
+    BatchMessage,
+    Properties,
+    max_batch_bytes,
+    max_message_bytes,
+    send_message,
+)
 from babelgate.errors import BabelgateError, BodyTooLarge, BrokerError, BrokerRejected, BrokerUnavailable
 from babelgate.runtime import turns
 
@@ -25,8 +29,6 @@ _LEAST_SECONDS = 0.05
 
 _Ready = tuple[int, Native]
 """The position of a message, and its native form."""
-
-_QUIET = logging.getLogger("azure.servicebus")
 
 
 async def publish(
@@ -75,7 +77,7 @@ async def publish(
 async def _send(sender: Any, ready: list[_Ready], batch: list[int], outcomes: list[Outcome]) -> None:
     """Send the first of ``ready`` that fit together, which are moved from there to ``batch``."""
     first = ready[0][1]
-    left = sender._max_batch_size_on_link - _ENVELOPE_BYTES
+    left = max_batch_bytes(sender) - _ENVELOPE_BYTES
     payloads: list[bytes] = []
     while ready and ready[0][1].key == first.key:
         left -= len(ready[0][1].payload) + _ENTRY_BYTES
@@ -90,7 +92,7 @@ async def _send(sender: Any, ready: list[_Ready], batch: list[int], outcomes: li
         annotations = {key: value for key, value in annotations.items() if key == b"x-opt-partition-key"}
         given = first.message.properties or Properties()
         properties = Properties(message_id=given.message_id, group_id=given.group_id)
-        await _write(
+        await send_message(
             sender, BatchMessage(message_annotations=annotations or None, properties=properties, data=payloads)
         )
         return
@@ -98,18 +100,10 @@ async def _send(sender: Any, ready: list[_Ready], batch: list[int], outcomes: li
         # Alone it may be larger than a batch.
         batch.append(ready.pop(0)[0])
     try:
-        await _write(sender, first.message)
+        await send_message(sender, first.message)
     except MessageSizeExceededError:
-        limit = sender._max_message_size_on_link
+        limit = max_message_bytes(sender)
         outcomes[batch[0]] = BodyTooLarge(actual=len(first.payload), limit=limit)
-
-
-async def _write(sender: Any, message: Message) -> None:
-    """Send and wait for the answer. Raises the client library's errors."""
-    try:
-        await sender._handler.send_message_async(message)
-    except AMQPException as error:
-        raise sender._amqp_transport.create_servicebus_exception(_QUIET, error) from error
 
 
 def _fail(outcomes: list[Outcome], ready: list[_Ready], error: BabelgateError) -> None:

@@ -16,13 +16,13 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from babelgate.brokers.binding import Delivery, Outcome
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
 from babelgate.brokers.connect import CONNECT_SECONDS
-from babelgate.brokers.servicebus.attached import is_attached
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
 from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
 from babelgate.brokers.servicebus.lock_time import LockTime
 from babelgate.brokers.servicebus.locks import Disposition
 from babelgate.brokers.servicebus.receive import MAX_RECEIVED, delivery_of
+from babelgate.brokers.servicebus.sdk_internals import is_attached, settle_by_tokens
 from babelgate.clock import Clock
 from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from babelgate.observe.log_throttle import LogThrottle
@@ -262,9 +262,7 @@ class QueueSessions:
             nonlocal begun
             async with session.lock:
                 begun = True
-                await session.receiver._settle_message_via_mgmt_link(
-                    disposition, [UUID(hex=handle)], dead_letter_details=details
-                )
+                await settle_by_tokens(session.receiver, disposition, [UUID(hex=handle)], details)
 
         try:
             await within(connections.timeout_seconds, connections.broker, dispose(), OutcomeUnknown)

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from azure.servicebus._pyamqp import _decode, _encode
+from babelgate.brokers.servicebus.sdk_internals import add_decoder, add_encoder
 
 _APPLICATION, _DATA = 0x74, 0x75
 _STRINGS = frozenset({0xA1, 0xB1})
@@ -55,10 +55,11 @@ def _read_decimal128(buffer: memoryview, depth: int = 0) -> tuple[memoryview, de
     return buffer[16:], decimal.Decimal((number >> 127, digits, (number >> 113 & 0x3FFF) - _BIAS))
 
 
-_encode._ENCODE_MAP[_ENCODED] = _write_encoded
-_decoders: list[Any] = _decode._DECODE_BY_CONSTRUCTOR
-_decoders[0x73], _decoders[0x74] = _read_char, _read_decimal32
-_decoders[0x84], _decoders[0x94] = _read_decimal64, _read_decimal128
+add_encoder(_ENCODED, _write_encoded)
+add_decoder(0x73, _read_char)
+add_decoder(0x74, _read_decimal32)
+add_decoder(0x84, _read_decimal64)
+add_decoder(0x94, _read_decimal128)
 
 
 def encoded(value: bytes) -> dict[str, Any]:

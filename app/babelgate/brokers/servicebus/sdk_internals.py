@@ -1,0 +1,290 @@
+"""All that this package uses of azure-servicebus beside its public API, which a release may take away.
+
+The public API cannot keep the types of properties, settle or renew several locks in one request, take its credit back
+from a link, send what is encoded already, or tell whether a link is attached. No other module of this package uses a
+private name of the SDK; ``tests/brokers/servicebus/test_internals.py`` checks that, and that each part is there.
+
+A *client* is a sender or a receiver of the SDK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from azure.servicebus._common import constants, mgmt_handlers
+from azure.servicebus._pyamqp import _decode, _encode
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp.constants import LinkState
+from azure.servicebus._pyamqp.error import AMQPException, AuthenticationException
+from azure.servicebus._pyamqp.message import BatchMessage, Header, Message, Properties
+
+__all__ = [
+    "AMQPException",
+    "AuthenticationException",
+    "BatchMessage",
+    "Header",
+    "LinkInternals",
+    "Message",
+    "Properties",
+    "add_decoder",
+    "add_encoder",
+    "dead_letter_details",
+    "encode_payload",
+    "end_keep_alive",
+    "is_attached",
+    "max_batch_bytes",
+    "max_message_bytes",
+    "peek",
+    "renew_locks",
+    "send_message",
+    "settle_by_tokens",
+    "socket_of",
+    "work_around_sdk_bugs",
+]
+
+_UNREAD_SECONDS = 1.0
+"""How long reading the frames that have arrived may take. They are in memory, but the last one may be half a frame."""
+
+_QUIET = logging.getLogger("azure.servicebus")
+
+
+def socket_of(client: Any) -> asyncio.StreamWriter | None:
+    """The socket of a client; None without one, or with a WebSocket."""
+    return getattr(_transport_of(client), "writer", None)
+
+
+def _transport_of(client: Any) -> Any:
+    engine = client._handler
+    connection = None if engine is None else engine._connection
+    return None if connection is None else connection._transport
+
+
+async def is_attached(client: Any) -> bool:
+    """Whether the link of an open client is attached, also after the frames that came since its last use.
+
+    The SDK reads the socket during operations only: it would learn by the next one that the service has detached the
+    link. No operation may be in progress. Blocks for at most a second.
+    """
+    if (transport := _transport_of(client)) is None:
+        return False
+    engine = client._handler
+    try:
+        async with asyncio.timeout(_UNREAD_SECONDS):
+            while _has_unread(transport):
+                await engine._connection.listen(wait=_UNREAD_SECONDS)
+        return bool(engine._link.get_state() == LinkState.ATTACHED)
+    except Exception:
+        # Whatever the SDK raises, the link cannot be used.
+        return False
+
+
+def _has_unread(transport: Any) -> bool:
+    """Whether something has arrived. Raises ConnectionError if the connection is lost."""
+    is_stream = hasattr(transport, "reader")
+    reader = transport.reader if is_stream else getattr(transport.sock, "_reader", None)
+    if reader is None or reader.exception() is not None or (reader.at_eof() if is_stream else reader.is_eof()):
+        raise ConnectionError
+    return bool(reader._buffer)
+
+
+def end_keep_alive(client: Any) -> None:
+    """End the task that keeps the connection alive. A close would wait for its next second."""
+    engine = client._handler
+    if engine is not None and engine._keep_alive_thread is not None:
+        engine._keep_alive_thread.cancel()
+        engine._keep_alive_thread = None
+
+
+def work_around_sdk_bugs(client: Any) -> None:
+    """Let ``client`` open without pauses, and close all that it has opened.
+
+    The SDK pauses after each frame, for half a second in all, and forgets a WebSocket that cannot be opened or is cut,
+    and its session.
+    """
+    create = client._create_handler
+
+    def create_handler(auth: Any) -> None:
+        create(auth)
+        engine = client._handler
+        is_ready, close = engine.client_ready_async, engine.close_async
+
+        async def ready() -> bool:
+            while not await is_ready():
+                pass
+            engine.client_ready_async = is_ready
+            return True
+
+        async def closed() -> None:
+            transport = _transport_of(client)
+            try:
+                await close()
+            finally:
+                if (session := getattr(transport, "session", None)) is not None:
+                    if transport.sock is not None:
+                        transport.sock._response.close()
+                    await session.close()
+
+        engine.client_ready_async, engine.close_async = ready, closed
+
+    client._create_handler = create_handler
+
+
+@contextmanager
+def _translating(client: Any) -> Iterator[None]:
+    """Raise the SDK's public error for one of its AMQP engine."""
+    try:
+        yield
+    except AMQPException as error:
+        raise client._amqp_transport.create_servicebus_exception(_QUIET, error) from error
+
+
+async def send_message(sender: Any, message: Message) -> None:
+    """Send a message of the engine, or a batch, and wait for the answer. Raises the SDK's errors."""
+    with _translating(sender):
+        await sender._handler.send_message_async(message)
+
+
+def max_message_bytes(sender: Any) -> int:
+    """The largest message that the link of an open sender takes."""
+    return int(sender._max_message_size_on_link)
+
+
+def max_batch_bytes(sender: Any) -> int:
+    """The largest batch that the link of an open sender takes."""
+    return int(sender._max_batch_size_on_link)
+
+
+async def settle_by_tokens(
+    receiver: Any, disposition: str, tokens: Sequence[UUID], details: Mapping[str, str] | None
+) -> None:
+    """End locks in one request to the management node. ``details``: see :func:`dead_letter_details`."""
+    await receiver._settle_message_via_mgmt_link(disposition, list(tokens), dead_letter_details=details)
+
+
+def dead_letter_details(reason: str, description: str) -> dict[str, str]:
+    """The details of a native dead letter."""
+    return {
+        constants.MGMT_REQUEST_DEAD_LETTER_REASON: reason,
+        constants.MGMT_REQUEST_DEAD_LETTER_ERROR_DESCRIPTION: description,
+    }
+
+
+async def renew_locks(receiver: Any, tokens: Sequence[UUID], seconds: float) -> list[int]:
+    """Renew locks in one request to the management node; their new ends in Unix ms, in order."""
+    answer = await receiver._renew_locks(*tokens, timeout=seconds)
+    ends: list[int] = answer[constants.MGMT_RESPONSE_MESSAGE_EXPIRATION]
+    return ends
+
+
+_read_peek: Any = mgmt_handlers.peek_op
+
+
+async def peek(receiver: Any, sequence: int, limit: int, seconds: float) -> list[tuple[Any, bytes]]:
+    """At most ``limit`` messages from the sequence number ``sequence`` on, each as the engine's message and as its
+    encoding, which has the types that the SDK drops."""
+
+    def read(status: int, answer: Any, description: Any, amqp_transport: Any) -> list[tuple[Any, bytes]]:
+        # As the public peek reads it.
+        parsed = _read_peek(status, answer, description, receiver, amqp_transport) or []
+        entries = answer.value[b"messages"] if parsed else ()
+        return [(each._message, entry[b"message"]) for each, entry in zip(parsed, entries, strict=True)]
+
+    request = {
+        constants.MGMT_REQUEST_FROM_SEQUENCE_NUMBER: receiver._amqp_transport.AMQP_LONG_VALUE(sequence),
+        constants.MGMT_REQUEST_MAX_MESSAGE_COUNT: limit,
+    }
+    receiver._populate_message_properties(request)
+    found: list[tuple[Any, bytes]] = await receiver._mgmt_request_response_with_retry(
+        constants.REQUEST_RESPONSE_PEEK_OPERATION, request, read, timeout=seconds
+    )
+    return found
+
+
+class LinkInternals:
+    """The link of an open receiver. ``on_message``: called with the id of the delivery and the encoding of each
+    message that has arrived, before it is read. ``on_flow``: called with the credit that the service reports."""
+
+    def __init__(
+        self, receiver: Any, on_message: Callable[[int, bytes | memoryview], None], on_flow: Callable[[int], None]
+    ) -> None:
+        self._receiver = receiver
+        self._engine = receiver._handler
+        self._link = self._engine._link
+        self._on_message = on_message
+        self._on_flow = on_flow
+        self._transferred: Callable[[Any], Awaitable[None]] = self._link._incoming_transfer
+        self._link._incoming_transfer = self._transfer
+        # The SDK drops this frame.
+        self._link._incoming_flow = self._flow
+
+    @property
+    def arrived(self) -> int:
+        """The number of messages that have arrived and were not taken."""
+        count: int = self._engine._received_messages.qsize()
+        return count
+
+    def take(self) -> list[tuple[int, bytes, Any]]:
+        """The messages that have arrived: the id and the tag of the delivery, and the engine's message."""
+        queue = self._engine._received_messages
+        taken = [queue.get_nowait() for _ in range(queue.qsize())]
+        return [(frame[1], bytes(frame[2] or b""), message) for frame, message in taken]
+
+    @contextmanager
+    def receiving(self) -> Iterator[None]:
+        """Messages that arrive within the block are kept. Raises the SDK's errors."""
+        self._receiver._receive_context.set()
+        try:
+            with _translating(self._receiver):
+                yield
+        finally:
+            self._receiver._receive_context.clear()
+
+    async def flow(self, credit: int, drain: bool = False) -> None:
+        """Allow ``credit`` messages. ``drain``: ask for what is there, and for the rest of the credit back."""
+        await self._link.flow(link_credit=credit, **({"drain": True} if drain else {}))
+
+    async def listen(self, seconds: float) -> None:
+        """Wait for a frame, and renew the access token when it is time."""
+        if await self._engine.auth_complete_async():
+            self._link.get_state()
+            await self._engine._connection.listen(wait=seconds)
+
+    async def release(self, delivery_id: int, tag: bytes, seconds: float) -> None:
+        """Make a delivery available at once, uncounted. Raises the SDK's errors."""
+        await self._engine.settle_messages_async(
+            delivery_id, tag, "released", await_outcome=True, outcome_timeout=seconds
+        )
+
+    async def _transfer(self, frame: Any) -> None:
+        """A part of a message, the last one unless ``frame[5]``. The first has the id of the delivery in ``frame[1]``,
+        and all have bytes in ``frame[11]``."""
+        if not frame[5]:
+            before = self._link._received_payload
+            first = frame if frame[1] is not None else self._link._first_frame
+            self._on_message(first[1], b"".join((before, frame[11])) if before else frame[11])
+        await self._transferred(frame)
+
+    async def _flow(self, frame: Any) -> None:
+        """The state of the link as the service reports it: handle, delivery count and credit are fields 4 to 6."""
+        if frame[4] is not None and frame[5] is not None:
+            self._link.delivery_count = frame[5]
+            self._link.current_link_credit = frame[6] or 0
+            self._on_flow(frame[6] or 0)
+
+
+def add_encoder(name: str, write: Callable[..., None]) -> None:
+    """Let ``write`` append values of the type ``name`` to the output, its first argument."""
+    encoders: dict[Any, Any] = _encode._ENCODE_MAP
+    encoders[name] = write
+
+
+def add_decoder(constructor: int, read: Callable[..., Any]) -> None:
+    """Let ``read`` decode the values of an AMQP constructor: from the rest of a buffer, the rest behind the value and
+    the value."""
+    decoders: list[Any] = _decode._DECODE_BY_CONSTRUCTOR
+    decoders[constructor] = read
