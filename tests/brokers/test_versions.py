@@ -11,7 +11,13 @@ from babelgate.brokers.binding import ReportsVersion
 from tests.brokers import registry
 from tests.harness.broker import Variant
 
-REPORTING = {"sqlite": "SQLite", "redis": "Redis", "rabbitmq": "RabbitMQ", "pulsar": "Pulsar", "artemis": "Artemis"}
+REPORTING = {
+    "sqlite": "SQLite",
+    "redis": "(Redis|Valkey)",
+    "rabbitmq": "RabbitMQ",
+    "pulsar": "Pulsar",
+    "artemis": "Artemis",
+}
 """The others do not report a version over the connections that the gateway has to them."""
 
 

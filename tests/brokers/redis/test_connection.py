@@ -7,6 +7,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -440,19 +441,42 @@ class TestRefusals:
                 await one.open()
             await one.close()
 
-    async def test_a_server_that_is_too_old(self) -> None:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1000)
-            info = b"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"
-            writer.write(b"$%d\r\n%s\r\n" % (len(info), info))
-            await reader.read(1)
-            writer.close()
+    async def test_a_cluster_of_valkey(self) -> None:
+        async with informing(VALKEY.replace("standalone", "cluster")) as url:
+            one = connect("cache", url, {}, now_ms)
+            with pytest.raises(ConfigError, match="cluster mode"):
+                await one.open()
+            await one.close()
 
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as old:
-            one = connect("cache", f"redis://127.0.0.1:{old.sockets[0].getsockname()[1]}", {}, now_ms)
+    async def test_a_server_that_is_too_old(self) -> None:
+        async with informing("redis_version:6.0.16\r\nredis_mode:standalone\r\n") as url:
+            one = connect("cache", url, {}, now_ms)
             with pytest.raises(ConfigError, match=r"Redis 6\.0\.16; 6\.2 or newer"):
                 await one.open()
             await one.close()
+
+    async def test_valkey_is_called_by_its_name(self) -> None:
+        async with informing(VALKEY) as url, binding(url) as one:
+            assert one.server_version == "Valkey 8.1.1"
+
+
+VALKEY = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nserver_mode:standalone\r\n"
+"""What Valkey says of itself: https://valkey.io/commands/info/"""
+
+
+@asynccontextmanager
+async def informing(info: str) -> AsyncIterator[str]:
+    """The URL of a server that says this of itself, to whatever a connection asks first."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        text = f"# Server\r\n{info}"
+        await reader.read(1000)
+        writer.write(f"${len(text)}\r\n{text}\r\n".encode())
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 class TestTls:

@@ -137,7 +137,7 @@ class RedisBinding:
 
     @property
     def server_version(self) -> str | None:
-        return self.server.version and f"Redis {self.server.version}"
+        return self.server.version
 
     async def open(self) -> None:
         """Connect; raises BrokerUnavailable, and ConfigError for a cluster or a server that is too old."""

@@ -90,7 +90,7 @@ class Server:
         self.now = b""
         self.index = INDEX
         self.version: str | None = None
-        """Of the server at the last connection; None when INFO is forbidden."""
+        """Of the server at the last connection, such as ``Redis 7.0.15``; None when INFO is forbidden."""
 
     async def call(self, *command: Any, late: Late | None = None) -> Any:
         """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation. ``late``: see
@@ -261,11 +261,15 @@ class Server:
                 raise error
             return
         facts = _facts(info)
-        if facts.get("redis_mode") == "cluster":
+        # Valkey has names of its own, and beside them the version of Redis that it is compatible with.
+        if "cluster" in (facts.get("redis_mode"), facts.get("server_mode")):
             reason = "the server runs in cluster mode, which is not supported: a message's keys must lie on one server"
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
-        version = facts.get("redis_version", "")
-        self.version = version or None
+        version, valkey = facts.get("redis_version", ""), facts.get("valkey_version")
+        if valkey:
+            self.version = f"Valkey {valkey}"
+        else:
+            self.version = f"Redis {version}" if version else None
         numbers = tuple(number for part in version.split(".")[:2] if (number := digits(part)) is not None)
         if numbers and numbers < OLDEST:
             reason = f"the server is Redis {version}; {OLDEST[0]}.{OLDEST[1]} or newer is needed"
