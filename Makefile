@@ -95,7 +95,7 @@ test-deps: broker-deps
 
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
 # of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
-# API server of Kubernetes with etcd, and what builds and runs images.
+# API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
 test-all-deps: test-deps
 	@command -v go >/dev/null || .ci/packages golang-go
 	@command -v npm >/dev/null || .ci/packages nodejs npm
@@ -109,6 +109,7 @@ test-all-deps: test-deps
 	$(BIN)/python -m tools.helm
 	$(BIN)/python -m tests.harness.image
 	$(BIN)/python -m tests.harness.kubernetes
+	$(BIN)/python -m tests.harness.newer
 	$(BIN)/python -m tools.openapi_generator
 	$(BIN)/python -m tools.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm

@@ -31,6 +31,7 @@ from tests.brokers.redis.rights import commands as redis_commands
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
 from tests.harness.caches import CACHES, bounds
+from tools import versions
 from tools.licences import licence, pinned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +46,7 @@ PAGES = (
     "docs/licences.md",
     "docs/metrics.md",
     "docs/operating.md",
+    "docs/versions.md",
     f"{CHART}/README.md",
 )
 _RUNTIME_LOCKS = ("requirements.txt", "requirements-artemis.txt", "requirements-spark.txt")
@@ -293,6 +295,11 @@ def caches() -> str:
     return table(["remembered", "for each", "most entries", "most MiB"], rows)
 
 
+def supported() -> str:
+    """The versions of Python and of the brokers that the tests run on."""
+    return table(["", "version", "tested by", "remark"], versions.rows())
+
+
 def decisions() -> str:
     """The titles of the decisions' pages."""
     pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
@@ -314,6 +321,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "licences": licences,
     "caches": caches,
     "decisions": decisions,
+    "versions": supported,
 }
 
 

@@ -28,6 +28,9 @@ GREEN = ROOT / ".ci/green"
 
 BROKERS = registry.KINDS
 
+NEWER = ("rabbitmq", "redis", "sqlite")
+"""The brokers whose suites run on newer servers, or on a newer Python, too."""
+
 TESTS: Mapping[str, str] = {
     "tests/architecture/": "units",
     "tests/brokers/": "processes",
@@ -38,6 +41,7 @@ TESTS: Mapping[str, str] = {
     "tests/helm/": "chart",
     "tests/http/": "http",
     "tests/image/": "image",
+    "tests/newer/": "newer",
     "tests/pipeline/": "pipeline",
     "tests/unit/": "units",
     **{f"tests/brokers/{kind}/": kind for kind in BROKERS},
@@ -94,6 +98,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/image.py": ("image",),
     "tests/harness/image_pod.py": ("image",),
     "tests/harness/kubernetes.py": ("chart",),
+    "tests/harness/newer.py": ("newer",),
     "tests/harness/spark_cluster.py": ("pipeline",),
     "tests/http/": (*BROKERS, "http"),
     "tests/official/": ("artemis", "kafka", "pulsar", "rabbitmq", "servicebus"),
@@ -112,6 +117,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tools/up_local.py": ("processes",),
     **{beginning: (group,) for beginning, group in TESTS.items() if group not in ("http", "processes", "document")},
     **{f"app/babelgate/brokers/{kind}/": (kind,) for kind in BROKERS},
+    **{f"{folder}/brokers/{kind}/": (kind, "newer") for kind in NEWER for folder in ("app/babelgate", "tests")},
 }
 """The groups that a changed file can affect, by the longest beginning of its path; all of them for any other file. The
 units and the HTTP tests that ``make test`` runs are no reason to name their groups."""

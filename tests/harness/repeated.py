@@ -96,6 +96,10 @@ TABLE = (
         r"tests/e2e/test_replicas\.py::\w+\[(sqs-moto|rabbitmq-ojs)\]",
         "Which replica settles does not depend on the server of a protocol, nor on what is in a message.",
     ),
+    Repeated(
+        r"tests/newer/test_suites\.py::test_a_suite\[\w+, whole\]",
+        "The suites beside them have what depends most on the version of a server or of Python.",
+    ),
 )
 """One row each."""
 

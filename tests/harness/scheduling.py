@@ -35,6 +35,7 @@ APART = (
     "tests/brokers/test_lost_replies.py",
     "tests/brokers/test_network.py",
     "tests/http/test_schemathesis.py",
+    "tests/newer/",
 )
 """Tests that start processes of their own and take seconds each: any worker takes the next one."""
 

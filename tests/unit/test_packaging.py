@@ -17,6 +17,7 @@ import pytest
 
 from babelgate.brokers import registry
 from tests.architecture.sources import ROOT, belongs, binding_family, imports, modules
+from tools import versions
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -195,3 +196,9 @@ def test_every_driver_has_the_extra_of_its_name() -> None:
     for driver in registry.SCHEMES.values():
         assert driver.module in modules()
         assert driver.extra is None or (driver.kind == driver.extra and driver.extra in EXTRAS)
+
+
+def test_each_python_that_is_tested_is_declared() -> None:
+    declared = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r":: Python :: \d+\.", each)]
+    assert declared == [release["Python"] for release in versions.DEBIAN.values()]
+    assert PROJECT["requires-python"] == f">={declared[0]}"
