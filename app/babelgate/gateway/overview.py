@@ -155,6 +155,9 @@ class Overview:
         async def answers(name: str) -> bool:
             try:
                 await self._bindings[name].ping()
+            except BrokerError as error:
+                self._outages.lost(name, error)
+                return False
             except BabelgateError:
                 return False
             return True

@@ -6,6 +6,7 @@ Published messages are ready in the order of publication, and return to their pl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,7 +31,7 @@ from babelgate.brokers.options import OptionMap
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.sqlite.file import DatabaseFile
 from babelgate.brokers.sqlite.idempotency import SqliteKeys
-from babelgate.brokers.sqlite.jobs import PublishJob, ReserveJob, SweepJob, WriterJob, load_headers
+from babelgate.brokers.sqlite.jobs import ProveJob, PublishJob, ReserveJob, SweepJob, WriterJob, load_headers
 from babelgate.brokers.sqlite.projection import projection
 from babelgate.brokers.sqlite.reader import Reader
 from babelgate.brokers.sqlite.settle import (
@@ -47,7 +48,7 @@ from babelgate.brokers.sqlite.url import database_file
 from babelgate.brokers.sqlite.waiters import Waiters
 from babelgate.brokers.sqlite.writer import UNIT_MESSAGES, Writer, parts
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
+from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown, StorageFull
 from babelgate.runtime import turns
 
 CAPABILITIES = BrokerCapabilities(
@@ -125,7 +126,13 @@ class SqliteBinding:
             await writer.stop(_CLOSE_SECONDS)
 
     async def ping(self) -> None:
-        await self._answered(SweepJob(""), PING_SECONDS)
+        job = SweepJob("") if self._started()[0].is_proven else ProveJob("")
+        # A full disk refuses new messages only, and receives and acks make room.
+        with contextlib.suppress(StorageFull):
+            try:
+                await self._answered(job, PING_SECONDS)
+            except OutcomeUnknown as error:
+                raise BrokerUnavailable(self.name, error.reason) from error
 
     async def warnings(self) -> Sequence[str]:
         if self._file.synchronous == "full":

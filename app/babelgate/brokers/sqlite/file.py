@@ -62,6 +62,11 @@ def create_schema(connection: sqlite3.Connection, version: int = 0) -> None:
         connection.execute(statement)
 
 
+def prove_writable(connection: sqlite3.Connection) -> None:
+    """Write the version of the schema, one page, in the transaction of ``connection``."""
+    connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
+
+
 @lru_cache(maxsize=64)
 def widened(name: str, rows: int) -> str:
     """The ``INSERT … VALUES (…)`` called ``name``, for ``rows`` rows at once."""
@@ -198,7 +203,8 @@ class DatabaseFile:
             create_schema(connection, version)
             if version < len(SCHEMA):
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
+            # SQLite opens a file that it may only read without an error, and BEGIN IMMEDIATE has none either.
+            prove_writable(connection)
             connection.execute("COMMIT")
         finally:
             if connection.in_transaction:

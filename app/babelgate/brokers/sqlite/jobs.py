@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from babelgate.brokers.binding import NO_HEADERS, Delivery, Outgoing
-from babelgate.brokers.sqlite.file import SQL, WIDEST, widened
+from babelgate.brokers.sqlite.file import SQL, WIDEST, prove_writable, widened
 from babelgate.errors import BabelgateError
 from babelgate.runtime.cache import Cache
 
@@ -51,7 +51,7 @@ class Transaction:
     """One ``BEGIN IMMEDIATE`` … ``COMMIT``. ``now`` is Unix ms; ``queue_ids`` caches names, until a rollback.
 
     It collects what is reported after the commit: the queues with messages newly ``ready``, the earliest new ``due``
-    time (Unix ms), and the number of messages ``settled``.
+    time (Unix ms), the number of messages ``settled``, and whether it ``proved`` that the file can be written.
     """
 
     connection: sqlite3.Connection
@@ -60,6 +60,7 @@ class Transaction:
     ready: set[str] = field(default_factory=set)
     due: int | None = None
     settled: int = 0
+    proved: bool = False
 
     def run(self, name: str, *parameters: Any) -> sqlite3.Cursor:
         """Execute the statement called ``name``."""
@@ -248,3 +249,21 @@ class SweepJob(WriterJob):
         next_due = tx.value("next_due")
         for job in jobs:
             job.results = [next_due]
+
+
+class ProveJob(WriterJob):
+    """Write one page, which shows that the file can still be written. Results: ``None``."""
+
+    __slots__ = ()
+    adds = True
+    rank = 2
+
+    def pieces(self) -> list[Self]:
+        return [self]
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        prove_writable(tx.connection)
+        tx.proved = True
+        for job in jobs:
+            job.results = [None]

@@ -25,7 +25,7 @@ from babelgate.brokers.sqlite.jobs import Transaction, WriterJob
 from babelgate.brokers.sqlite.room import RESERVED_BYTES, Room
 from babelgate.brokers.sqlite.settle import FORGET_EVERY, forget_settled
 from babelgate.clock import Clock
-from babelgate.errors import StorageFull
+from babelgate.errors import BrokerUnavailable, ConfigError, StorageFull
 from babelgate.runtime.cache import Cache
 
 COMMIT_SECONDS = 0.010
@@ -34,6 +34,10 @@ COMMIT_MESSAGES = 1000
 
 _QUEUE_IDS_BYTES = 4 * 1024 * 1024
 """Of the row ids of queues that are remembered: about 10,000."""
+
+PROVEN_SECONDS = 30.0
+"""How long a ping believes that the file can be written, after a write has shown it. An idle replica writes a page
+twice a minute, and readiness finds a file that became read-only about as soon as other outages."""
 
 UNIT_MESSAGES = 250
 UNIT_BYTES = 1 << 20
@@ -63,6 +67,8 @@ class Writer:
         self._identity: tuple[int, int] | None = None
         self._queue_ids: Cache[str, int] = Cache(_QUEUE_IDS_BYTES)
         self._room = Room(file.path)
+        self._was_open = False
+        self._proven_at = -math.inf
         self._settled = 0
         self._forgotten = -1
         self._thread = threading.Thread(target=self._run, name=f"sqlite-{file.broker}", daemon=True)
@@ -73,6 +79,11 @@ class Writer:
         job.future = self._loop.create_future()
         self._inbox.put(job)
         return job.future
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether a ProveJob has succeeded within the last PROVEN_SECONDS, and no commit has failed since."""
+        return time.monotonic() - self._proven_at < PROVEN_SECONDS
 
     async def stop(self, timeout_seconds: float) -> None:
         """Run the submitted jobs, then end the thread; waits at most ``timeout_seconds`` for it."""
@@ -114,11 +125,19 @@ class Writer:
         if self._connection is not None and self._identity != self._file.identity():
             self._disconnect()  # the file was removed or replaced; writes to the old one would be lost
         if self._connection is None:
-            self._connection = self._connect()
+            self._connection = self._reconnect() if self._was_open else self._connect()
+            self._was_open = True
             self._identity = self._file.identity()
             self._queue_ids.clear()
         self._file.begin(self._connection)
         return self._connection
+
+    def _reconnect(self) -> sqlite3.Connection:
+        """Open the file again. A file that cannot be used is a wrong configuration only at the start."""
+        try:
+            return self._connect()
+        except ConfigError as error:
+            raise BrokerUnavailable(self._file.broker, error.facts["reason"]) from error
 
     def _with_room(self, connection: sqlite3.Connection, jobs: list[WriterJob]) -> list[WriterJob]:
         """``jobs`` without those that would use the last of the disk; these fail."""
@@ -190,12 +209,15 @@ class Writer:
         except Exception as error:
             self._fail(jobs, error, committing=True)
         else:
+            if tx.proved:
+                self._proven_at = time.monotonic()
             self._report(jobs, tx.ready, tx.due)
 
     def _fail(self, jobs: list[WriterJob], error: Exception, committing: bool = False) -> None:
         self._roll_back()
         if isinstance(error, sqlite3.Error) and primary_code(error) != sqlite3.SQLITE_FULL:
             self._disconnect()
+            self._proven_at = -math.inf
         for job in jobs:
             job.error = translated(error, self._file.broker, committing)
         self._report(jobs, set(), None)
