@@ -12,12 +12,13 @@ import jsonschema
 import pytest
 
 from babelgate import envelope
+from babelgate.http.openapi.reader import PLACE
 from babelgate.http.problems import MEANINGS
 from tests.harness.operations import DOCUMENT
 
 ROOT = Path(__file__).parents[2]
 METHODS = ("get", "post", "put", "patch", "delete")
-WHERE = "in app/babelgate/http/schemas.py, views.py, envelopes.py or operations.py"
+WHERE = f"in app/babelgate/http/schemas.py, views.py or letter_views.py, or in {PLACE}"
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,7 @@ def test_every_body_has_an_example_that_fits_its_schema(document):
             schema = {**content["schema"], "components": document["components"]}
             for example in found:
                 jsonschema.Draft202012Validator(schema).validate(example)
-    assert missing == [], "add it to ANSWERS or BODIES in app/babelgate/http/examples.py"
+    assert missing == [], f"add it to the operation in {PLACE}"
 
 
 def test_every_problem_has_an_example_of_each_of_its_codes(document):
@@ -81,9 +82,7 @@ def test_every_problem_has_an_example_of_each_of_its_codes(document):
             assert f"Problem{example['status']}" == name
             shown.add(example["code"])
     # 405 is the answer of a path to other methods, so no operation has it.
-    assert codes() - shown == {"method_not_allowed"}, (
-        "add an error for each of these codes to app/babelgate/http/examples.py"
-    )
+    assert codes() - shown == {"method_not_allowed"}, f"add an error for each of these codes to {PLACE}/problems.yaml"
 
 
 def codes():
@@ -107,7 +106,7 @@ def test_every_answer_says_what_it_means_to_the_caller(document):
             place = f"{operation['operationId']} {status}"
             said = answer.get("description", "")
             assert said.endswith(".") and len(said.split()) > 2, (
-                f"{place}: say it in app/babelgate/http/statuses.py: {said!r}"
+                f"{place}: say it at the operation, or in statuses.yaml, in {PLACE}: {said!r}"
             )
             assert said not in general, f"{place}: the title of the problem says nothing about this operation"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -15,6 +15,7 @@ from babelgate.gateway.redrive import RedriveOrder
 from babelgate.http import letter_views, views
 from babelgate.http.dependencies import (
     NO_PARAMETERS,
+    READS_BODY,
     CallerOf,
     ExchangeOf,
     QueueName,
@@ -23,47 +24,25 @@ from babelgate.http.dependencies import (
     json_answer,
     listed,
 )
-from babelgate.http.letter_examples import LETTER_ID
-from babelgate.http.operations import REDRIVE_LETTER_BODY
 from babelgate.http.problems import MethodNotAllowed, detail_of, status_of
 from babelgate.http.schemas import RedriveDeadLetterRequest, from_body, given
 
 _EVERYTHING = letter_views.RedriveRequest()
 LetterId = Annotated[
-    str, Path(description="`letter_id` of a listed dead letter.", examples=[LETTER_ID], max_length=1024)
+    str, Path(description="`letter_id` of a listed dead letter.", examples=[letter_views.LETTER_ID], max_length=1024)
 ]
 Search = Annotated[letter_views.SearchQuery, Query()]
-_ACCEPTED: dict[int | str, dict[str, Any]] = {
-    202: {
-        "model": letter_views.RedriveJobView,
-        "description": "With `background`: the job has begun.",
-        "headers": {"Location": {"description": "The job, relative to this request.", "schema": {"type": "string"}}},
-    }
-}
-_SOME_FAILED: dict[int | str, dict[str, Any]] = {
-    207: {
-        "model": letter_views.RemovalView,
-        "description": "Some ids failed; see their results.",
-    }
-}
 
 
 def routes(gateway: Gateway) -> APIRouter:
     """The routes that call ``gateway``."""
-    router = APIRouter(prefix="/queues/{queue}", tags=["dead letters"])
+    router = APIRouter(prefix="/queues/{queue}")
     letters = gateway.letters
 
-    @router.get(
-        "/dead-letters",
-        operation_id="list_dead_letters",
-        summary="List dead letters",
-        response_model=letter_views.DeadLetterPageView,
-    )
+    @router.get("/dead-letters", response_model=letter_views.DeadLetterPageView)
     async def list_dead_letters(
         caller: CallerOf, queue: QueueName, parameters: Annotated[letter_views.DeadLetterQuery, Query()]
     ) -> Response:
-        """Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still
-        have a next page; large dead letters reduce the number returned below `limit`."""
         where = DeadLetterFilter(
             parameters.job, parameters.reason, parameters.before, parameters.after, parameters.trace_id
         )
@@ -73,19 +52,13 @@ def routes(gateway: Gateway) -> APIRouter:
 
     @router.post(
         "/dead-letters:redrive",
-        operation_id="redrive_dead_letters",
-        summary="Redrive dead letters",
         dependencies=NO_PARAMETERS,
         response_model=letter_views.RedriveResultView,
-        responses=_ACCEPTED,
+        responses={202: {"model": letter_views.RedriveJobView}},
     )
     async def redrive_dead_letters(
         exchange: ExchangeOf, queue: QueueName, parameters: letter_views.RedriveRequest = _EVERYTHING
     ) -> Response:
-        """Send dead letters back: publish, wait for the confirm, then remove. An interrupted redrive loses nothing.
-
-        Requires the right `manage`, and `send` on the queue of `to_queue`.
-        """
         order, caller, trace = _order(parameters), exchange.caller, exchange.trace
         if parameters.background:
             job = await letters.start_job(caller, queue, order, parameters.to_queue, trace)
@@ -101,16 +74,13 @@ def routes(gateway: Gateway) -> APIRouter:
 
     @router.post(
         "/dead-letters:delete",
-        operation_id="delete_dead_letters",
-        summary="Delete dead letters",
         dependencies=NO_PARAMETERS,
         response_model=letter_views.RemovalView,
-        responses=_SOME_FAILED,
+        responses={207: {"model": letter_views.RemovalView}},
     )
     async def delete_dead_letters(
         caller: CallerOf, queue: QueueName, parameters: letter_views.DeleteDeadLettersRequest
     ) -> Response:
-        """Remove the dead letters with these ids. Requires the right `manage`."""
         results = await letters.remove(caller, queue, parameters.ids)
         failed = sum(result.error is not None for result in results)
         made = letter_views.RemovalView(
@@ -119,39 +89,18 @@ def routes(gateway: Gateway) -> APIRouter:
         text = made.model_dump_json(exclude_none=True)
         return Response(text, 207 if failed else 200, media_type="application/json")
 
-    @router.post(
-        "/dead-letters:purge",
-        operation_id="purge_dead_letters",
-        summary="Purge dead letters",
-        dependencies=NO_PARAMETERS,
-    )
+    @router.post("/dead-letters:purge", dependencies=NO_PARAMETERS)
     async def purge_dead_letters(
         caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
     ) -> views.PurgeResultView:
-        """Remove all dead letters of the queue. Requires the right `manage`.
-
-        With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none the answer is
-        422: on Pulsar, Artemis and Azure Service Bus without access to their management.
-        """
         return views.purged(await letters.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 
     @router.post(
-        "/dead-letters/{letter_id}:redrive",
-        operation_id="redrive_dead_letter",
-        summary="Redrive one dead letter",
-        response_model=letter_views.RedrivenLetterView,
-        openapi_extra={"requestBody": REDRIVE_LETTER_BODY},
+        "/dead-letters/{letter_id}:redrive", response_model=letter_views.RedrivenLetterView, openapi_extra=READS_BODY
     )
     async def redrive_dead_letter(
         caller: CallerOf, queue: QueueName, letter_id: LetterId, trace: TraceOf, search: Search, request: Request
     ) -> letter_views.RedrivenLetterView:
-        """Send one dead letter back, edited if `edit` is given: publish, wait for the confirm, then remove. The letter
-        is searched for as by GET.
-
-        An edited message is validated like a publish, with the same codes; a pointer leads into this request. It starts
-        with `attempts` 0 and keeps its native headers, unless an entry in `body` has others. Only the journal records
-        the edit. Requires the right `manage`; and `send` on the target, if it is another queue or `edit` is given.
-        """
         body = await request.body()
         wanted = from_body(body, RedriveDeadLetterRequest) if body else RedriveDeadLetterRequest()
         edit = None
@@ -163,27 +112,15 @@ def routes(gateway: Gateway) -> APIRouter:
         )
         return letter_views.RedrivenLetterView.model_validate(sent)
 
-    @router.get(
-        "/dead-letters/{letter_id}",
-        operation_id="get_dead_letter",
-        summary="Get one dead letter",
-        response_model=letter_views.DeadLetterView,
-    )
+    @router.get("/dead-letters/{letter_id}", response_model=letter_views.DeadLetterView)
     async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search) -> Response:
-        """Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before it, at most
-        10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on."""
         found = await letters.get(caller, queue, letter_id, search.cursor)
         return json_answer(msgspec.Raw(_encoded(found)))
 
-    @router.delete(
-        "/dead-letters/{letter_id}",
-        operation_id="delete_dead_letter",
-        summary="Delete one dead letter",
-    )
+    @router.delete("/dead-letters/{letter_id}")
     async def delete_dead_letter(
         caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search
     ) -> views.PurgedView:
-        """Remove the oldest dead letter with this id, which is searched for as by GET. Requires the right `manage`."""
         await letters.remove_one(caller, queue, letter_id, search.cursor)
         return views.PurgedView(removed=1)
 

@@ -74,6 +74,8 @@ CallerOf = Annotated[Caller, Depends(_caller)]
 TraceOf = Annotated[RequestTrace | None, Depends(_trace)]
 QueueName = Annotated[str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9 . _ -`.", examples=["emails"])]
 NO_PARAMETERS = [Depends(_no_parameters)]
+READS_BODY: dict[str, Any] = {"requestBody": {}}
+"""For ``openapi_extra``: the operation reads its body itself, and the parts of the OpenAPI document describe it."""
 
 
 class PartsResponse(Response):

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from babelgate.http.letter_examples import LETTER_ID
 from babelgate.http.views import Strict, StrictBody, View
+
+LETTER_ID = "5f2b8c0d9e1a47368b7d2c4f6a0e1b93"
+"""The id of the dead letter that the examples of the OpenAPI document are about."""
 
 Milliseconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="Unix milliseconds UTC.")]
 Reason = Annotated[

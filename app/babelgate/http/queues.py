@@ -19,6 +19,7 @@ from babelgate.http.broker_properties import from_header, refuse_header
 from babelgate.http.dependencies import (
     EXCHANGE,
     NO_PARAMETERS,
+    READS_BODY,
     CallerOf,
     QueueName,
     inlined,
@@ -28,7 +29,6 @@ from babelgate.http.dependencies import (
 )
 from babelgate.http.exchange import Exchange
 from babelgate.http.jobs import JOB, entry
-from babelgate.http.operations import BROKER_PROPERTIES, PUBLISH_BODY, VALIDATE_QUERY
 from babelgate.http.problems import UnsupportedMediaType
 from babelgate.http.schemas import ValidateParameters, from_query, given
 
@@ -37,88 +37,31 @@ def routes(gateway: Gateway) -> APIRouter:
     """The routes that call ``gateway``."""
     router = APIRouter()
 
-    @router.get(
-        "/queues",
-        operation_id="list_queues",
-        summary="List queues",
-        tags=["queues"],
-        response_model=views.QueueListView,
-    )
+    @router.get("/queues", response_model=views.QueueListView)
     async def list_queues(caller: CallerOf, parameters: Annotated[views.QueueListQuery, Query()]) -> Response:
-        """List the known queues on which the caller has any right, by name.
-
-        A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
-        it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ
-        all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of
-        the account and region.
-        """
         infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor)
         tail = f'],"next_cursor":{msgspec.json.encode(cursor).decode()}}}'
         return await listed('{"queues":[', infos, _queue, tail, lambda info: 0)
 
-    @router.post(
-        "/queues/{queue}:purge",
-        operation_id="purge_queue",
-        summary="Purge a queue",
-        tags=["queues"],
-        dependencies=NO_PARAMETERS,
-    )
+    @router.post("/queues/{queue}:purge", dependencies=NO_PARAMETERS)
     async def purge_queue(
         caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
     ) -> views.PurgeResultView:
-        """Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
-
-        Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run` nothing is
-        removed: the broker's counts of these messages are added up. Where it has no such counts the answer is 422: on
-        Azure Service Bus, and on Pulsar and Artemis without access to their management.
-        """
         return views.purged(await gateway.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 
-    @router.get(
-        "/queues/{queue}",
-        operation_id="get_queue",
-        summary="Get a queue",
-        tags=["queues"],
-        dependencies=NO_PARAMETERS,
-    )
+    @router.get("/queues/{queue}", dependencies=NO_PARAMETERS)
     async def get_queue(caller: CallerOf, queue: QueueName) -> views.QueueView:
-        """Get the counts, capabilities and policy of one queue. Requires any right on it."""
         return views.QueueView.model_validate(await gateway.overview.queue(caller, queue))
 
-    @router.get(
-        "/queues/{queue}/messages:peek",
-        operation_id="peek_messages",
-        summary="Peek at ready messages",
-        tags=["consume"],
-        response_model=views.PeekedListView,
-    )
+    @router.get("/queues/{queue}/messages:peek", response_model=views.PeekedListView)
     async def peek_messages(
         caller: CallerOf, queue: QueueName, parameters: Annotated[views.PeekQuery, Query()]
     ) -> Response:
-        """Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages
-        reduce the number returned below `limit`."""
         found = await gateway.peek(caller, queue, parameters.limit)
         return await listed('{"messages":[', found, _peeked, "]}", lambda each: len(each.body))
 
-    @router.post(
-        "/queues/{queue}/messages:validate",
-        operation_id="validate_message",
-        summary="Validate a message",
-        tags=["publish"],
-        response_model=views.ProjectionView,
-        openapi_extra={"parameters": [*VALIDATE_QUERY, BROKER_PROPERTIES], "requestBody": PUBLISH_BODY},
-    )
+    @router.post("/queues/{queue}/messages:validate", response_model=views.ProjectionView, openapi_extra=READS_BODY)
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
-        """Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.
-
-        `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and
-        body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new
-        in each call.
-
-        With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
-        not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
-        `listen`.
-        """
         parameters = from_query(request.scope["query_string"], ValidateParameters)
         if parameters.mode == "consume":
             return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
@@ -149,20 +92,8 @@ def routes(gateway: Gateway) -> APIRouter:
             raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")
         return await gateway.inspect(caller, queue, body)
 
-    @router.get(
-        "/brokers",
-        operation_id="list_brokers",
-        summary="List brokers",
-        tags=["queues"],
-        dependencies=NO_PARAMETERS,
-    )
+    @router.get("/brokers", dependencies=NO_PARAMETERS)
     async def list_brokers(caller: CallerOf) -> views.BrokerListView:
-        """List the brokers of the queues that the caller may manage, with their current state.
-
-        Requires the right `manage` on some queue. A broker is shown when that right covers one of its configured
-        queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to
-        it. The right on `*` shows all brokers.
-        """
         found = await gateway.overview.brokers(caller)
         return views.BrokerListView(brokers=[views.BrokerView.model_validate(info) for info in found])
 

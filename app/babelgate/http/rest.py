@@ -27,7 +27,6 @@ from babelgate.http.body import RequestLimits, is_null, read, require_json, requ
 from babelgate.http.dependencies import EXCHANGE, refuse_body, refuse_method
 from babelgate.http.exchange import Exchange
 from babelgate.http.heads import check_query
-from babelgate.http.operations import OPERATIONS
 from babelgate.http.path_hints import path_hint
 from babelgate.http.problems import MethodNotAllowed, NotFound
 from babelgate.http.schemas import MAX_PARAMETER_BYTES
@@ -55,8 +54,11 @@ class _Failures:
             scope[_FAILURE].append(error)
 
 
-def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
-    """Create the FastAPI application, which raises its errors instead of answering them."""
+def create_rest(gateway: Gateway, scraping: Scraping | None, hot: Sequence[str]) -> FastAPI:
+    """Create the FastAPI application, which raises its errors instead of answering them.
+
+    ``hot``: the paths of the other endpoints. The answer to an unknown path names those that are similar.
+    """
     rest = FastAPI(
         title="babelgate",
         version=__version__,
@@ -74,7 +76,7 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
     for part in parts:
         rest.include_router(part)
     served = [route.path for part in parts for route in part.routes if isinstance(route, APIRoute)]
-    templates = [*OPERATIONS, *dict.fromkeys(served), "/docs", "/openapi.json"]
+    templates = [*hot, *dict.fromkeys(served), "/docs", "/openapi.json"]
     rest.add_exception_handler(HTTPException, partial(_refused, templates))
     return rest
 

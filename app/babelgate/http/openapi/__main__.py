@@ -1,0 +1,38 @@
+"""``python -m babelgate.http.openapi`` prints the document as YAML."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import yaml
+
+from babelgate.cluster.scrape import Scraping
+from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.gauges import Gauges
+from babelgate.gateway.routing import Router
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.observe.metrics.recorder import Metrics
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes shared parts each time, without YAML anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def main() -> None:
+    """Print the document."""
+    # The document depends on no configuration: a gateway without brokers has all the routes.
+    gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))
+    metrics = Metrics()
+    api = create_api(gateway, auth=Auth(), limits=RequestLimits(), scraping=Scraping(metrics, Gauges(gateway, metrics)))
+    yaml.dump(api.document(), sys.stdout, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+if __name__ == "__main__":
+    main()
