@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 
 from babelgate.brokers.batcher import Circuit
 from babelgate.brokers.binding import Binding
-from babelgate.errors import BrokerError, BrokerUnavailable, OutcomeUnknown, StorageFull, StorageReadOnly
+from babelgate.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
+from babelgate.gateway.watched_writes import Refusal, watch_writes
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks, error_seen
 
@@ -77,15 +78,15 @@ class Outages:
         self._refusing: dict[str, _Refusals] = {}
         self._watching: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
+        for binding in bindings.values():
+            watch_writes(binding, self.refused)
 
     def call_ended(self, broker: str, outcome: object) -> None:
         """Record the ``outcome`` of a call to ``broker``. OutcomeUnknown means that it is lost, and BrokerUnavailable
-        does unless the broker has answered. StorageFull and StorageReadOnly mean that its storage refuses."""
+        does unless the broker has answered."""
         if not isinstance(outcome, BrokerError):
             return
-        if isinstance(outcome, StorageFull | StorageReadOnly):
-            self._refused(broker, outcome)
-        elif isinstance(outcome, OutcomeUnknown) or (isinstance(outcome, BrokerUnavailable) and not outcome.answered):
+        if isinstance(outcome, OutcomeUnknown) or (isinstance(outcome, BrokerUnavailable) and not outcome.answered):
             self.lost(broker, outcome)
             if (outage := self._lost.get(broker)) is not None:
                 outage.calls += 1
@@ -106,6 +107,18 @@ class Outages:
             self._watching.start(self._watch(broker))
         self.circuits[broker].reason = error.reason
         outage.answers_since = None
+
+    def refused(self, error: Refusal) -> None:
+        """Record that the storage of the broker of ``error`` has refused a call."""
+        refusals = self._refusing.get(error.broker)
+        if refusals is None:
+            if self._closed:
+                return
+            refusals = self._refusing[error.broker] = _Refusals(self._clock())
+            log.warning("storage refuses", broker=error.broker, code=error.problem_code, reason=error.reason)
+            self._watching.start(self._watch_storage(error.broker, refusals))
+        refusals.last, refusals.reason = self._clock(), error.detail
+        refusals.calls += 1
 
     async def check(self, broker: str) -> bool:
         """Ping a lost broker, and open or close its circuit; return whether it is back."""
@@ -148,17 +161,6 @@ class Outages:
         """Stop watching; idempotent."""
         self._closed = True
         await self._watching.cancel()
-
-    def _refused(self, broker: str, error: BrokerError) -> None:
-        refusals = self._refusing.get(broker)
-        if refusals is None:
-            if self._closed:
-                return
-            refusals = self._refusing[broker] = _Refusals(self._clock())
-            log.warning("storage refuses", broker=broker, code=error.problem_code, reason=error.reason)
-            self._watching.start(self._watch_storage(broker, refusals))
-        refusals.last, refusals.reason = self._clock(), error.detail
-        refusals.calls += 1
 
     async def _watch_storage(self, broker: str, refusals: _Refusals) -> None:
         while (left := refusals.last + self._refused_seconds - self._clock()) > 0:

@@ -11,8 +11,10 @@ from babelgate import envelope
 from babelgate.brokers.binding import DeadLetterRequest
 from babelgate.brokers.sqlite.room import RESERVED_BYTES
 from babelgate.errors import StorageFull
+from tests.brokers.sqlite.harness import SqliteBroker
 from tests.brokers.sqlite.support import Line, opened
 from tests.harness.disk import fill, small_disk
+from tests.harness.world import World
 
 MIB = 1024 * 1024
 BLOCK = envelope.dead_letter_block("failed", "q", 1, 7, "why")
@@ -76,3 +78,21 @@ async def test_a_disk_that_others_fill_up_loses_nothing_and_is_served_again(disk
         filler.unlink()
         await line.publish(b"after")
         assert await line.bodies() == [b"after"]
+
+
+async def test_a_redrive_that_meets_a_full_disk_alone_is_reported(disk: Path, queue: str) -> None:
+    """No publish has met it: the log, the metric and the warnings are of any write."""
+    world = World(SqliteBroker(disk), queue)
+    gateway = await world.process()
+    try:
+        # Two of its size are more than one answer of the file system counts for.
+        await gateway.publish({"text": "x" * 900_000})
+        assert await gateway.reject(await gateway.one()) == [None]
+        fill(disk, RESERVED_BYTES - MIB)
+        assert gateway.gateway.outages.storage("local") is None
+        result = await gateway.redrive()
+        assert (result.redriven, result.failed) == (0, 1)
+        assert "less than 16 MiB" in (gateway.gateway.outages.storage("local") or "")
+        assert len(await gateway.dead()) == 1
+    finally:
+        await world.close()

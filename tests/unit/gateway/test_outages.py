@@ -98,7 +98,7 @@ async def test_it_is_not_back_while_calls_fail(bench: Bench) -> None:
 async def test_a_storage_that_refuses_is_one_line(bench: Bench, kind: type[StorageFull | StorageReadOnly]) -> None:
     error = kind("memory", "no room")
     for _ in range(500):
-        bench.outages.call_ended("memory", error)
+        bench.outages.refused(error)
     refuses = {"event": "storage refuses", "level": "WARNING", "broker": "memory", "reason": "no room"}
     assert bench.lines() == [refuses]
     assert bench.outages.storage("memory") == error.detail
@@ -108,7 +108,7 @@ async def test_a_storage_that_refuses_is_one_line(bench: Bench, kind: type[Stora
 async def test_a_storage_that_goes_on_refusing_is_logged_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(caplog, refused_seconds=0.05)
     full = StorageFull("memory", "no room")
-    bench.outages.call_ended("memory", full)
+    bench.outages.refused(full)
     await eventually(lambda: "storage still refuses" in {line["event"] for line in bench.lines()})
     bench.now += 1
     await eventually(lambda: bench.outages.storage("memory") is None)
