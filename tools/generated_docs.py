@@ -117,8 +117,10 @@ def abilities() -> str:
 
 def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
     yield "longest delay of a nack", _duration(can.max_retry_delay_seconds)
-    yield "extend a lease", _mark(can.extendable)
-    yield "who keeps a lease", {"broker": "the broker", "gateway": "the replica that received"}[can.lease_keeper]
+    yield "who keeps a lease", "the broker" if can.lease_bound_to is None else "the replica that received"
+    yield "what ends a lease early", _BOUND_TO[can.lease_bound_to]
+    yield "an ack after its lease", "`lease_lost`" if "ended_leases" in can.reports else "done until delivered again"
+    yield "reports that a lease expired", _mark("expiries" in can.reports)
     yield "deliver again, counted", _atomic(can.native_release)
     yield "deliver again, later", _atomic(can.native_release and can.native_release_delays)
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
@@ -126,13 +128,23 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
-    yield "age of the oldest message", _mark("oldest_age_seconds" not in variant.broker.untold)
-    yield "purge", _mark(isinstance(binding, Purges))
+    yield "counts beside ready and dead", ", ".join(_COUNTS[each] for each in _COUNTS if each in can.reports) or "–"
+    yield "may count", ", ".join(f"{_COUNTS[each]} as {_COUNTS[to]}" for each, to in can.counted_as.items()) or "–"
+    yield "age of the oldest message", _mark("oldest_age_seconds" in can.reports)
+    yield "purge", ", ".join(_COUNTS[each] for each in can.purges) if isinstance(binding, Purges) else "–"
     yield "dead-letter", _atomic(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     yield "lists its queues", _LISTED_BY.get(variant.broker.kind, _mark(isinstance(binding, Lists)))
     yield "idempotency keys", "atomic" if isinstance(binding, KeepsKeys) else "kept by another broker"
 
+
+_BOUND_TO = {
+    None: "–",
+    "lock": "–",
+    "connection": "the end of its connection",
+    "partition": "the loss of its partition",
+}
+_COUNTS = {"depth": "ready", "in_flight": "leased", "delayed": "delayed"}
 
 _LISTED_BY = {
     "rabbitmq": "with its management API",

@@ -168,7 +168,7 @@ async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, b
     assert lost is OutcomeUnknown or (lost is BrokerUnavailable and not natively)
     await recovered(process)
     outcomes = await settle(message)
-    if not world.broker.outlives_restarts:
+    if process.capabilities.lease_bound_to != "partition":
         # A connection without replies ends, and its leases with it, some time later on a busy machine. What was not
         # settled before is there again.
         while kinds(outcomes) == [LeaseLost] and (messages := await process.ready(1, 2)):
@@ -193,7 +193,7 @@ async def test_a_receive_that_failed_holds_the_message_no_longer_than_its_lease(
     await publisher.publish({"n": 1})
     await elsewhere.close()
     # Where a delivery belongs to its connection, one that did not arrive is back on the queue: its outcome is known.
-    with pytest.raises(BrokerUnavailable if process.capabilities.lease_keeper == "gateway" else OutcomeUnknown):
+    with pytest.raises(BrokerUnavailable if process.capabilities.lease_bound_to is not None else OutcomeUnknown):
         await process.receive(lease=0.5)
     between.drop_replies = False
     await recovered(process)

@@ -44,15 +44,17 @@ def ledger_of(broker: Broker, queue: str) -> Ledger:
     """A ledger that knows what the broker's leases are bound to."""
     binding = broker.connect()
     native = binding.native_queue(queue, broker.queue_options)
-    made = Route(queue, binding, native, binding.capabilities(native), Policy(), queue)
-    scope = made.capabilities.ack_scope
+    can = binding.capabilities(native)
+    made = Route(queue, binding, native, can, Policy(), queue)
+    anywhere = can.ack_scope == "anywhere"
     return Ledger(
         LEASE,
-        owned=scope != "anywhere" or broker.binds_deliveries,
-        copies=scope == "anywhere" and not made.dead_letters_natively,
-        old_receipts=broker.takes_old_receipts,
-        acks_repeat=broker.repeats_acks,
-        late_acks_repeat=broker.repeats_late_acks,
+        owned=can.lease_bound_to in ("connection", "partition"),
+        copies=anywhere and not made.dead_letters_natively,
+        # Any process acks a delivery that belongs to a connection by the id of the message.
+        old_receipts=anywhere and can.lease_bound_to == "connection",
+        # A lock is acked once.
+        acks_repeat="ended_leases" in can.reports and can.lease_bound_to != "lock",
     )
 
 

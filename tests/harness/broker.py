@@ -14,11 +14,13 @@ from contextlib import (
     nullcontext,
 )
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from babelgate.brokers import registry
 from babelgate.brokers.binding import Binding, QueueStats
+from babelgate.brokers.capabilities import BrokerCapabilities, Report
 from babelgate.brokers.idempotency_store import KeepsKeys
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock, now_ms
@@ -34,35 +36,17 @@ class Broker(ABC):
     broker's name in a configuration.
 
     - ``embedded``: it runs in the gateways' own processes, so restarting it means restarting them.
-    - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.
-    - ``untold``: the counts of a queue that it cannot report; also ``expiries`` where it cannot report why a message
-      is delivered again.
-    - ``tells_expiries_elsewhere``: it reports an expired lease to any process that receives the message again.
-    - ``counted_in_body``: the ends of a lease (``nack``, ``expire``) after which the body's own ``attempts`` is the
-      count of the message; after the others the body stays as it is.
-    - ``timed_members``: the members of a stored body that state the time of its publishing.
-    - ``lists_queues``: whether it lists the queues that another process has used.
-    - ``purges_delayed``: a purge removes the delayed messages of a queue too.
-    - ``counts_give_backs``: it counts each receive, also of a message that is given back.
-    - ``settles_late``: it lets a lease be settled after its deadline, until the message is delivered again.
-    - ``spare_seconds``: how much longer than its lease it keeps a message from being delivered again.
-    - ``repeats_acks``: a second ack is done again, also by a process that knows nothing of the first.
-    - ``repeats_late_acks``: so it is after the deadline of the delivery, too, where the lease was extended elsewhere.
-    - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
-    - ``purges_leased``: a purge removes leased messages too.
-    - ``counts_leased``: the depth that it reports has the leased messages in it.
-    - ``blurs_delayed``: it counts a delayed message as a ready one until a consumer waits for messages.
-    - ``binds_deliveries``: a lease ends with the connection of its process, although any process acks.
-    - ``outlives_restarts``: the leases of a process outlive a restart of the broker.
-    - ``repeats_writes``: its client repeats a write without an answer; the broker stores a repeated publish once.
-    - ``peeks_leased``: a peek shows leased messages, too.
-    - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
-    - ``may_count_stops``: when its server stops, it may count the messages that are leased as failed.
-    - ``crowd``: the most waiting clients, or dead letters, that it serves in the time of a test.
-    - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed.
     - ``queue_options``: the options of an ordinary route.
-    - ``header_options``: the options of a route whose messages carry native headers; None if there is none.
     - ``impatient``: broker options that shorten its time-outs.
+
+    What a user meets of a broker is in its capabilities. Only tests need to know the rest:
+
+    - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.
+    - ``repeats_writes``: its client repeats a write without an answer; the broker stores a repeated publish once.
+    - ``spare_seconds``: how long after its lease a message of a killed process may come again.
+    - ``crowd``: the most waiting clients, or dead letters, that its server serves in the time of a test.
+    - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed, or, where no client sees
+      it before, once it is due.
     """
 
     kind: ClassVar[str]
@@ -70,31 +54,11 @@ class Broker(ABC):
     name: ClassVar[str]
     embedded: ClassVar[bool] = False
     merges_equal_bodies: ClassVar[bool] = False
-    untold: ClassVar[frozenset[str]] = frozenset()
-    tells_expiries_elsewhere: ClassVar[bool] = True
-    counted_in_body: ClassVar[frozenset[str]] = frozenset({"nack", "expire"})
-    timed_members: ClassVar[Sequence[str]] = ()
-    lists_queues: ClassVar[bool] = True
-    purges_delayed: ClassVar[bool] = True
-    counts_give_backs: ClassVar[bool] = False
-    settles_late: ClassVar[bool] = False
-    spare_seconds: ClassVar[float] = 0
-    repeats_acks: ClassVar[bool] = True
-    repeats_late_acks: ClassVar[bool] = True
-    takes_old_receipts: ClassVar[bool] = False
-    purges_leased: ClassVar[bool] = False
-    counts_leased: ClassVar[bool] = False
-    blurs_delayed: ClassVar[bool] = False
-    binds_deliveries: ClassVar[bool] = False
-    outlives_restarts: ClassVar[bool] = False
     repeats_writes: ClassVar[bool] = False
-    peeks_leased: ClassVar[bool] = False
-    hides_delayed_retries: ClassVar[bool] = False
-    may_count_stops: ClassVar[bool] = False
+    spare_seconds: ClassVar[float] = 0
     crowd: ClassVar[int] = 1000
     far_delay: ClassVar[float] = 3600.5
     queue_options: Mapping[str, Any] = {}
-    header_options: Mapping[str, Any] | None = None
     impatient: Mapping[str, Any] = {}
 
     @abstractmethod
@@ -122,15 +86,38 @@ class Broker(ABC):
         """A binding of its own, as another process would have it; not yet open."""
         return registry.connect(self.name, self.url, options or {}, clock)
 
+    @property
+    def header_options(self) -> Mapping[str, Any] | None:
+        """The options of a route whose messages carry native headers; None if there is none."""
+        return self.queue_options
+
+    @cached_property
+    def capabilities(self) -> BrokerCapabilities:
+        """Those of an ordinary route."""
+        binding = self.connect()
+        return binding.capabilities(binding.native_queue("sample", self.queue_options))
+
+    @property
+    def reports(self) -> frozenset[Report]:
+        return self.capabilities.reports
+
+    @property
+    def binds_leases(self) -> bool:
+        """Whether a lease ends with the connection of its process, or with that of the broker."""
+        return self.capabilities.lease_bound_to == "connection"
+
     def tells(self, stats: QueueStats, **counts: int) -> bool:
-        """Whether ``stats`` says so, and nothing of what the broker cannot tell."""
-        if self.counts_leased and "depth" in counts:
-            counts["depth"] += counts.get("in_flight", 0)
-        if self.blurs_delayed and {"depth", "delayed"} <= counts.keys():
-            together = counts.pop("depth") + counts.pop("delayed")
-            if (stats.depth or 0) + (stats.delayed or 0) != together:
-                return False
-        expected = {name: None if name in self.untold else count for name, count in counts.items()}
+        """Whether ``stats`` says so, and nothing of what the broker cannot report."""
+        for kind, count in self.capabilities.counted_as.items():
+            if {kind, count} <= counts.keys():
+                # Messages of this kind may be in either count.
+                together = counts[kind] + counts.pop(count)
+                if (getattr(stats, kind) or 0) + (getattr(stats, count) or 0) != together:
+                    return False
+                if kind in self.reports:
+                    del counts[kind]
+        reported = {"depth", "dead", *self.reports}
+        expected = {name: count if name in reported else None for name, count in counts.items()}
         return expected == {name: getattr(stats, name) for name in counts}
 
     @abstractmethod

@@ -29,7 +29,7 @@ class Handed:
     """One delivery as its client saw it; times are seconds of the ledger's clock.
 
     ``asked``: its receive was sent; ``read``: the answer was there; ``leased_until``: the lease cannot end before;
-    ``first_until``: the same without its extends; ``again``: when a later delivery of the message was read; ``sent``:
+    ``again``: when a later delivery of the message was read; ``sent``:
     the settles so far; ``asking``: those that have no answer yet; ``copying``: those of them that may write a copy;
     ``open``: not settled, and not known to be handed out again; ``settled_at``: when the answer came that ended it.
     """
@@ -39,7 +39,6 @@ class Handed:
     asked: float
     read: float
     leased_until: float
-    first_until: float
     again: float = math.inf
     sent: list[Verb] = field(default_factory=list)
     asking: int = 0
@@ -73,8 +72,7 @@ class Ledger:
 
     ``failed``: how many answers were 5xx, by their code.
 
-    ``acks_repeat``: a second ack is done again, also by another process; ``late_acks_repeat``: also after the deadline
-    that was told with the delivery, which extends have moved. ``old_receipts``: the broker settles by the
+    ``acks_repeat``: a second ack is done again, also by another process. ``old_receipts``: the broker settles by the
     receipt of an earlier delivery, too.
     """
 
@@ -86,7 +84,6 @@ class Ledger:
         copies: bool = False,
         old_receipts: bool = False,
         acks_repeat: bool = True,
-        late_acks_repeat: bool = True,
         clock: Callable[[], float] = time.monotonic,
         unix: Callable[[], float] = time.time,
     ) -> None:
@@ -104,7 +101,6 @@ class Ledger:
         self._copies = copies
         self._old_receipts = old_receipts
         self._acks_repeat = acks_repeat
-        self._late_acks_repeat = late_acks_repeat
         self._published: set[int] = set()
         self._refused: set[int] = set()
         self._doubtful: set[int] = set()
@@ -205,7 +201,7 @@ class Ledger:
                 left = old.leased_until - now
                 self._wrong(number, f"delivered twice, {left:.3f} s before a lease ends", self._freed)
         until = min(asked + self._lease, now + left) - _ROUNDING
-        delivery = Handed(number, token, asked, now, until, until)
+        delivery = Handed(number, token, asked, now, until)
         self._handed[number].append(delivery)
         return delivery
 
@@ -244,8 +240,7 @@ class Ledger:
                 )
             elif outcome == "lost" and judged and left > 0:
                 pardoned = self._orphaned if verb == "reject" else self._freed
-                repeats = self._late_acks_repeat if self.now() >= handed.first_until else True
-                if not (self._acks_repeat and repeats) and handed.sent.count("ack") > 1:
+                if not self._acks_repeat and handed.sent.count("ack") > 1:
                     pardoned = {number}
                 self._wrong(number, f"{verb}: lease lost {left:.3f} s before its end", self._freed | pardoned)
             if outcome == "settled":

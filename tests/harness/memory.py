@@ -23,7 +23,6 @@ CAPABLE = BrokerCapabilities(
     max_delay_seconds=None,
     max_retry_delay_seconds=None,
     max_lease_seconds=3600,
-    extendable=True,
     ack_scope="anywhere",
     ordering="fifo",
     native_release=True,
@@ -39,7 +38,7 @@ OWNED = dataclasses.replace(
     ack_scope="owner",
     native_release=False,
     delivery_count="zero_based",
-    lease_keeper="gateway",
+    lease_bound_to="connection",
 )
 """The capabilities of a broker whose deliveries belong to a connection."""
 
@@ -125,7 +124,7 @@ class MemoryBinding:
             except TimeoutError:
                 self._expire(held)
         taken, held.ready = held.ready[:limit], held.ready[limit:]
-        kept = self._capabilities.lease_keeper == "broker"
+        kept = self._capabilities.lease_bound_to is None
         deadline = self._clock() + round(lease_seconds * 1000) if kept else FOREVER
         return [self._lease(held, stored, deadline) for stored in taken]
 
@@ -154,7 +153,7 @@ class MemoryBinding:
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
-        assert self._capabilities.lease_keeper == "broker", "it has no deadlines"
+        assert self._capabilities.lease_bound_to is None, "it has no deadlines"
         await self._called("extend", len(handles))
         leased, deadline = self._standing(queue).leased, self._clock() + round(lease_seconds * 1000)
         for handle in set(handles) & leased.keys():

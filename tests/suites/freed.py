@@ -57,8 +57,7 @@ async def rejected(process: Process) -> None:
 async def extended(process: Process) -> None:
     await process.publish({"n": 1})
     message = await process.one()
-    if process.capabilities.extendable:
-        await process.extend(message, lease=1)
+    await process.extend(message, lease=1)
     assert await process.ack(message) == [None]
 
 

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+Count = Literal["depth", "in_flight", "delayed"]
+"""A count of :class:`babelgate.brokers.binding.QueueStats`."""
+
+Report = Literal["in_flight", "delayed", "oldest_age_seconds", "expiries", "ended_leases", "queues"]
+"""What a broker may report:
+
+- ``in_flight``, ``delayed``, ``oldest_age_seconds``: this count of a queue; the others of QueueStats always are.
+- ``expiries``: that a message comes again because its lease expired.
+- ``ended_leases``: of any lease, to any process, whether it has ended, and how. Without it a settle after the deadline
+  is done until the message is delivered again, a second ack by another process is LeaseLost, and only the process
+  that had leased a message reports that the lease expired.
+- ``queues``: the queues that other processes have used.
+"""
+
+REPORTS: frozenset[Report] = frozenset(get_args(Report))
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +35,22 @@ class BrokerCapabilities:
     uncounted; for the rest the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
     ``native_release_delays`` False: so it does for a release with a delay alone.
 
-    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection as long as it is open, or
-    where the broker locks a message for a time of its own. The receiver then keeps deadline and body,
-    ``max_lease_seconds`` bounds a lease with all its extends, and the binding is :class:`Outstanding`. The gateway
-    calls ``extend`` only where ``ack_scope`` is ``anywhere``: for a lease of a process that has ended and, without
-    ``native_release``, for one that has expired here, to prove that no other process has acked the message.
+    ``lease_bound_to``: None where the broker keeps the leases. Otherwise the gateway keeps them, and the broker holds
+    a delivery by a ``lock`` for a time of its own, for as long as a ``connection`` is open, or for as long as this
+    process has the ``partition`` of the message. The receiver then keeps deadline and body, ``max_lease_seconds``
+    bounds a lease with all its extends, and the binding is :class:`Outstanding`. The gateway calls ``extend`` only
+    where ``ack_scope`` is ``anywhere``: for a lease of a process that has ended and, without ``native_release``, for
+    one that has expired here, to prove that no other process has acked the message.
 
-    ``ack_scope``: who settles: any process, the one that received (``owner``), or that one as long as it has the
-    partition of the message (``owner_offset``). The gateway forwards to it.
+    ``ack_scope``: who settles: any process, or the one that received (``owner``), to which the gateway forwards.
+    Where any process acks a delivery that is bound to a connection, it acks by the id of the message: a token of an
+    earlier delivery serves, too.
     ``max_batch``: the most items of one call of any method that takes a sequence.
     ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
     properties, too; ``None``: no bound but that of the body. ``max_headers`` of a publish; ``None``: no bound.
-    ``purge_counts``: the counts of :class:`QueueStats` that together are what a purge removes; empty: the broker's
-    counts contain others, or none is a count of these.
+    ``purges``: the messages that a purge removes. ``counted_as``: messages that may be in another count of the broker
+    than their own. What is in ``depth`` is peeked, too.
+    ``reports``: see :data:`Report`.
     ``broker_properties``: the names of :data:`babelgate.envelope.broker_properties.WRITABLE` that a publish may set.
 
     ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
@@ -41,18 +61,27 @@ class BrokerCapabilities:
     max_delay_seconds: float | None
     max_retry_delay_seconds: float | None
     max_lease_seconds: float
-    extendable: bool
-    ack_scope: Literal["anywhere", "owner", "owner_offset"]
+    ack_scope: Literal["anywhere", "owner"]
     ordering: Literal["fifo", "key", "none"]
     native_release: bool
     delivery_count: Literal["none", "zero_based", "one_based", "added"]
     max_body_bytes: int | None
     max_batch: int
     headers: bool
-    lease_keeper: Literal["broker", "gateway"] = "broker"
+    lease_bound_to: Literal["lock", "connection", "partition"] | None = None
     max_property_bytes: int | None = None
     max_headers: int | None = None
     native_dead_letter: bool = True
     native_release_delays: bool = True
     broker_properties: frozenset[str] = frozenset()
-    purge_counts: tuple[Literal["depth", "in_flight", "delayed"], ...] = ("depth", "delayed")
+    purges: tuple[Count, ...] = ("depth", "delayed")
+    counted_as: Mapping[Count, Count] = field(default_factory=dict, hash=False)
+    reports: frozenset[Report] = REPORTS
+
+    @property
+    def purge_counts(self) -> tuple[Count, ...]:
+        """The counts that together are what a purge removes; empty where one contains messages that it leaves."""
+        contains_others = any(
+            count in self.purges and kind not in self.purges for kind, count in self.counted_as.items()
+        )
+        return () if contains_others else self.purges

@@ -123,7 +123,7 @@ class Forwarding:
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = runtime.route
         is_anywhere = route.capabilities.ack_scope == "anywhere"
-        is_kept = route.capabilities.lease_keeper == "gateway"
+        is_kept = route.capabilities.lease_bound_to is not None
         adopted: dict[str, Lease] = {}
         """The leases of other receivers that are settled here."""
 
@@ -219,7 +219,7 @@ class Forwarding:
         # A lease that a gateway keeps is bounded from its receive on, all extends included.
         longest = round(capabilities.max_lease_seconds * 1000) + _CLOCKS_DIFFER_MS
         return (
-            capabilities.lease_keeper == "gateway"
+            capabilities.lease_bound_to is not None
             and self._clock() > self._sealer.open(token, route.queue).deadline + longest
         )
 

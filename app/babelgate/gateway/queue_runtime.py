@@ -208,7 +208,7 @@ class QueueRuntime:
         """Number of leases that this process keeps; None where the broker keeps them."""
         if "lease_manager" in vars(self):
             return self.lease_manager.held
-        return 0 if self.route.capabilities.lease_keeper == "gateway" else None
+        return 0 if self.route.capabilities.lease_bound_to is not None else None
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -308,7 +308,7 @@ def lease_manager_of(
     route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
 ) -> LeaseManager:
     """The lease manager of ``route``. Raises UnsupportedByBroker if its binding lacks what the manager needs."""
-    if route.capabilities.lease_keeper == "gateway":
+    if route.capabilities.lease_bound_to is not None:
         return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
     if route.dead_letters_by_receiver:
         return SharedLeaseManager(route, broker_usage, clock)

@@ -71,7 +71,7 @@ def _missing_capability(route: Route) -> str | None:
     A copy needs the body, so the gateway replaces nothing where the broker keeps the leases.
     """
     capabilities, binding = route.capabilities, route.binding
-    if capabilities.lease_keeper == "broker":
+    if capabilities.lease_bound_to is None:
         if not capabilities.native_release:
             return "keeps its leases but does not count failed deliveries"
     elif not isinstance(binding, Outstanding):

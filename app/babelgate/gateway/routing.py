@@ -101,12 +101,12 @@ class Route:
     def dead_letters_by_receiver(self) -> bool:
         """Whether the broker keeps the leases, and only the process that received a message can dead-letter it."""
         publishes = isinstance(self.binding, PublishesDeadLetters) and not self.dead_letters_natively
-        return publishes and self.capabilities.lease_keeper == "broker"
+        return publishes and self.capabilities.lease_bound_to is None
 
     @cached_property
     def settles_elsewhere(self) -> bool:
         """Whether some settles of a delivery need the process that received it."""
-        keeps = self.capabilities.ack_scope != "anywhere" or self.capabilities.lease_keeper == "gateway"
+        keeps = self.capabilities.ack_scope != "anywhere" or self.capabilities.lease_bound_to is not None
         return keeps or self.dead_letters_by_receiver
 
     def releases_natively(self, delay_seconds: float) -> bool:

@@ -182,7 +182,7 @@ def needs_receiver(route: Route, lease: Lease, request: Nack | Reject | Extend |
     deadline in its token. Some deliveries belong to its connection. ``now``: Unix ms."""
     if not route.acks_anywhere(lease.handle):
         return True
-    is_kept = route.capabilities.lease_keeper == "gateway"
+    is_kept = route.capabilities.lease_bound_to is not None
     if is_kept and lease.deadline <= now:
         return True
     if dead_letters(route, lease, request):

@@ -100,17 +100,10 @@ class ArtemisBroker(ServerBroker):
     """A server."""
 
     kind = "artemis"
-    untold = frozenset({"oldest_age_seconds"})
     sample = "artemis://127.0.0.1"
     name = "artemis"
-    counted_in_body = frozenset()
-    may_count_stops = True
     far_delay = 1.5
     server: ArtemisServer
-
-    def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(server, queue_options)
-        self.header_options = self.queue_options
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:

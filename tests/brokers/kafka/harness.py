@@ -122,7 +122,6 @@ class KafkaBroker(ServerBroker):
     kind = "kafka"
     sample = "kafka://kafka:9092"
     name = "kafka"
-    outlives_restarts = True
     repeats_writes = True
     # A process that is killed is missed when its session ends, after 10 s, and the others hear of it with a heartbeat.
     spare_seconds = 17
@@ -130,7 +129,6 @@ class KafkaBroker(ServerBroker):
 
     def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(server, STANDARD | dict(queue_options or {}))
-        self.header_options = self.queue_options
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:

@@ -55,15 +55,7 @@ class PulsarBroker(ServerBroker):
     kind = "pulsar"
     sample = "pulsar://localhost"
     name = "pulsar"
-    blurs_delayed = True
-    # An id is that of the message, however often it was delivered.
-    takes_old_receipts = True
-    binds_deliveries = True
     server: PulsarServer
-
-    def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(server, queue_options)
-        self.header_options = self.queue_options
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:

@@ -114,14 +114,7 @@ class RabbitBroker(ServerBroker):
     kind = "rabbitmq"
     sample = "amqp://127.0.0.1/"
     name = "rabbit"
-    untold = frozenset({"in_flight", "delayed", "oldest_age_seconds"})
-    lists_queues = False
-    purges_delayed = False
     server: RabbitServer
-
-    def __init__(self, server: RabbitServer, queue_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(server, queue_options)
-        self.header_options = self.queue_options
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[RabbitServer]:
@@ -198,8 +191,6 @@ def _type(value: object) -> str:
 
 class OjsBroker(RabbitBroker):
     """A server, with routes whose messages are jobs."""
-
-    timed_members = ("enqueued_at",)
 
     async def kill(self) -> None:
         """A restart: what a kill leaves of a queue depends on its type, and not on what is in its messages."""

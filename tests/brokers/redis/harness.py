@@ -176,8 +176,10 @@ class RedisBroker(ServerBroker):
     name = "cache"
     prefix = ""
     server: RedisServer
-    header_options: Mapping[str, Any] | None = {"frames": True}
-    counted_in_body = frozenset({"nack"})
+
+    @property
+    def header_options(self) -> Mapping[str, Any] | None:
+        return {**self.queue_options, "frames": True}
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[RedisServer]:
@@ -211,10 +213,11 @@ class LaravelBroker(RedisBroker):
     """The same in the layout of Laravel, which keeps leased and delayed messages as members of a set."""
 
     prefix = "queues:"
-    header_options = None
-    counted_in_body = frozenset({"nack", "expire"})
     merges_equal_bodies = True
-    untold = frozenset({"expiries"})
+
+    @property
+    def header_options(self) -> Mapping[str, Any] | None:
+        return None
 
     def _properties(self, member: bytes, score: float) -> Mapping[str, Any]:
         return {"score": score}

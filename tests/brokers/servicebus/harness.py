@@ -39,17 +39,8 @@ class ServiceBusBroker(ServerBroker):
     kind = "servicebus"
     sample = "servicebus://sample.servicebus.windows.net"
     name = "azure"
-    untold = frozenset({"in_flight", "oldest_age_seconds"})
-    repeats_acks = False
-    counts_leased = True
-    peeks_leased = True
     spare_seconds = _LOCK_SECONDS
-    counted_in_body = frozenset()
     server: ServiceBusEmulator
-
-    def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(server, queue_options)
-        self.header_options = self.queue_options
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:

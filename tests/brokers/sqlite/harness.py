@@ -21,8 +21,6 @@ class SqliteBroker(EmbeddedBroker):
     kind = "sqlite"
     sample = "sqlite:///sample.db"
     name = "local"
-    header_options: Mapping[str, Any] | None = {}
-    counted_in_body = frozenset()
     impatient: Mapping[str, Any] = {"busy_timeout_seconds": 0.2}
 
     @property

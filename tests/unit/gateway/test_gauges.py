@@ -226,7 +226,7 @@ async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> 
 
     assert (await in_flight(True))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 7.0}
     assert (await in_flight(False))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
-    assert CAPABLE.lease_keeper != OWNED.lease_keeper
+    assert CAPABLE.lease_bound_to != OWNED.lease_bound_to
 
 
 class Losing:

@@ -32,7 +32,7 @@ from babelgate.brokers.binding import (
     QueueStats,
 )
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.brokers.projection import NativeWrite
@@ -50,7 +50,6 @@ _CAPABILITIES = BrokerCapabilities(
     max_retry_delay_seconds=_MAX_DELAY_SECONDS,
     # 12 hours, ours: Artemis waits for an unsettled delivery as long as its link is attached.
     max_lease_seconds=43_200,
-    extendable=True,
     ack_scope="owner",
     ordering="fifo",
     native_release=True,
@@ -59,7 +58,8 @@ _CAPABILITIES = BrokerCapabilities(
     max_body_bytes=None,
     max_batch=500,
     headers=True,
-    lease_keeper="gateway",
+    lease_bound_to="connection",
+    reports=REPORTS - {"oldest_age_seconds"},
 )
 
 

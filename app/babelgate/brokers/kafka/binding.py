@@ -104,15 +104,14 @@ class KafkaBinding:
             max_delay_seconds=longest,
             max_retry_delay_seconds=longest,
             max_lease_seconds=_MAX_LEASE_SECONDS,
-            extendable=True,
-            ack_scope="owner_offset",
+            ack_scope="owner",
             ordering="key",
             native_release=False,
             delivery_count="none",
             max_body_bytes=None,
             max_batch=_MAX_BATCH,
             headers=True,
-            lease_keeper="gateway",
+            lease_bound_to="partition",
         )
 
     async def open(self) -> None:

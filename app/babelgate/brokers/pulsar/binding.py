@@ -93,7 +93,6 @@ class PulsarBinding:
             max_delay_seconds=_MAX_DELAY_SECONDS,
             max_retry_delay_seconds=_MAX_DELAY_SECONDS,
             max_lease_seconds=_MAX_LEASE_SECONDS,
-            extendable=True,
             ack_scope="owner" if target.key_shared else "anywhere",
             ordering="key" if target.key_shared else "none",
             native_release=False,
@@ -101,7 +100,9 @@ class PulsarBinding:
             max_body_bytes=None,
             max_batch=_MAX_BATCH,
             headers=True,
-            lease_keeper="gateway",
+            lease_bound_to="connection",
+            # Until a consumer waits for messages: the broker then learns which ones are due.
+            counted_as={"delayed": "depth"},
         )
 
     @property

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
 from babelgate.brokers.options import TIMEOUT_SECONDS, timeout_of
 from babelgate.brokers.projection import NativeWrite
@@ -55,7 +55,6 @@ _CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
     max_retry_delay_seconds=MAX_DELAY_SECONDS,
     max_lease_seconds=MAX_LEASE_SECONDS,
-    extendable=True,
     ack_scope="owner",
     ordering="fifo",
     native_release=False,
@@ -63,9 +62,10 @@ _CAPABILITIES = BrokerCapabilities(
     max_body_bytes=MAX_BODY_BYTES,
     max_batch=500,
     headers=True,
-    lease_keeper="gateway",
+    lease_bound_to="connection",
     max_property_bytes=SHORT_BYTES,
-    purge_counts=("depth",),
+    purges=("depth",),
+    reports=REPORTS - {"in_flight", "delayed", "oldest_age_seconds", "queues"},
 )
 
 _UNORDERED = replace(_CAPABILITIES, ordering="none")
@@ -128,8 +128,10 @@ class RabbitBinding:
         return NativeQueue(profile.queue, queue, profile.dead_queue, queue.stored_as, lambda kind, handle: traced)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
-        """The same for all queues, except that a queue with priorities keeps no order."""
-        return _UNORDERED if _queue(queue).prioritized else _CAPABILITIES
+        """The same for all queues, except that a queue with priorities keeps no order. The management API reports what
+        a channel does not."""
+        found = _UNORDERED if _queue(queue).prioritized else _CAPABILITIES
+        return found if self._management is None else replace(found, reports=found.reports | {"in_flight", "queues"})
 
     @property
     def server_version(self) -> str | None:

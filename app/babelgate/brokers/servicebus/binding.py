@@ -25,7 +25,7 @@ from babelgate.brokers.binding import (
     QueueStats,
 )
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.servicebus.admin import EntityLimits, ServiceBusAdmin
@@ -126,7 +126,6 @@ class ServiceBusBinding:
             max_delay_seconds=_MAX_DELAY_SECONDS,
             max_retry_delay_seconds=_MAX_DELAY_SECONDS,
             max_lease_seconds=_MAX_LEASE_SECONDS,
-            extendable=True,
             ack_scope="owner" if target.sessions else "anywhere",
             ordering="key" if target.sessions else "none",
             native_release=True,
@@ -135,11 +134,12 @@ class ServiceBusBinding:
             max_body_bytes=_MAX_BODY_BYTES,
             max_batch=_MAX_BATCH,
             headers=True,
-            lease_keeper="gateway",
+            lease_bound_to="connection" if target.sessions else "lock",
             native_dead_letter=target.native_dead,
             broker_properties=frozenset(WRITABLE),
-            # Its count of active messages contains the leased ones, which a purge leaves.
-            purge_counts=(),
+            # Its count of active messages contains the leased ones.
+            counted_as={"in_flight": "depth"},
+            reports=REPORTS - {"in_flight", "oldest_age_seconds"},
         )
 
     async def open(self) -> None:

@@ -55,7 +55,6 @@ CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=365 * 86_400,
     max_retry_delay_seconds=365 * 86_400,
     max_lease_seconds=43_200,
-    extendable=True,
     ack_scope="anywhere",
     ordering="fifo",
     native_release=True,

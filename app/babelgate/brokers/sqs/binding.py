@@ -15,7 +15,7 @@ from typing import Any
 
 from babelgate.brokers.binding import DeadRecord, Delivery, DeliveryLimit, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.bounded import WARNINGS_SECONDS, within
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.sqs.client import SqsClient
@@ -94,7 +94,6 @@ class SqsBinding:
             max_delay_seconds=0 if fifo else _MAX_DELAY_SECONDS,
             max_retry_delay_seconds=MAX_LEASE_SECONDS,
             max_lease_seconds=MAX_LEASE_SECONDS,
-            extendable=True,
             ack_scope="anywhere",
             ordering="key" if fifo else "none",
             native_release=True,
@@ -103,7 +102,10 @@ class SqsBinding:
             max_batch=_MAX_BATCH,
             headers=True,
             max_headers=MAX_HEADERS,
-            purge_counts=("depth", "in_flight", "delayed"),
+            purges=("depth", "in_flight", "delayed"),
+            # A delayed nack prolongs the visibility timeout of the message.
+            counted_as={"delayed": "in_flight"},
+            reports=REPORTS - {"ended_leases", "oldest_age_seconds"},
         )
 
     async def open(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from babelgate import envelope
 from babelgate.brokers.binding import NO_HEADERS, DeadLetterRequest, Delivery, Outgoing
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.redis.layouts.layout import (
     CAPABILITIES,
@@ -39,8 +40,8 @@ class LaravelLayout:
     leases_as_queued = False
 
     def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
-        """The reserve counts expiries in the body; there is no place for headers."""
-        return CAPABILITIES
+        """The reserve counts attempts in the body, whatever ended the last one; there is no place for headers."""
+        return replace(CAPABILITIES, reports=REPORTS - {"expiries"})
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One script call, which appends the jobs and their wake-up tokens."""

@@ -37,7 +37,6 @@ CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
     max_retry_delay_seconds=MAX_DELAY_SECONDS,
     max_lease_seconds=MAX_LEASE_SECONDS,
-    extendable=True,
     ack_scope="anywhere",
     ordering="fifo",
     native_release=True,

@@ -19,11 +19,7 @@ class ToyBroker(EmbeddedBroker):
     kind = "toy"
     sample = "toy:///sample"
     name = "toys"
-    header_options: Mapping[str, Any] | None = {}
     impatient: Mapping[str, Any] = {"timeout_seconds": 0.5}
-    counted_in_body = frozenset()
-    lists_queues = False
-    untold = frozenset({"oldest_age_seconds"})
 
     @property
     def url(self) -> str:

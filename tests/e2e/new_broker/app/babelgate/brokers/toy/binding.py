@@ -25,7 +25,7 @@ from babelgate.brokers.binding import (
     Outgoing,
     QueueStats,
 )
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.clock import Clock
 from babelgate.envelope import dead_letter_record
@@ -35,7 +35,6 @@ CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=None,
     max_retry_delay_seconds=None,
     max_lease_seconds=86_400,
-    extendable=True,
     ack_scope="anywhere",
     ordering="fifo",
     native_release=True,
@@ -43,6 +42,7 @@ CAPABILITIES = BrokerCapabilities(
     max_body_bytes=None,
     max_batch=100,
     headers=True,
+    reports=REPORTS - {"oldest_age_seconds", "queues"},
 )
 
 
