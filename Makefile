@@ -12,7 +12,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
+.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -61,6 +61,16 @@ test-fast: .venv/installed-dev ## run units, HTTP, and the contract on SQLite an
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
+
+# The lines and branches of the product that `make test` reaches, in all processes that it starts. Whether a test passes is
+# for `make test` to say: measured code is slower.
+coverage: test-deps ## measure what `make test` covers, by package
+	@mkdir -p .coverage
+	$(BIN)/coverage erase
+	-$(BIN)/coverage run -m pytest $(PARALLEL) --only essential $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage json --quiet -o .coverage/report.json
+	@$(BIN)/python -m tools.coverage_report .coverage/report.json
 
 # What the OpenAPI document is worth: linters, generators and their clients, and what breaks clients since the release.
 lint-api: test-all-deps ## check the OpenAPI document with linters and generators
