@@ -1,4 +1,4 @@
-"""What tests cover, by package. ``python -m tools.coverage_report REPORT`` prints it of what ``coverage json`` wrote."""
+"""What tests cover, by package: ``python -m tools.coverage_report REPORT``, as ``coverage json`` writes it."""
 
 from __future__ import annotations
 

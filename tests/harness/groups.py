@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -48,8 +49,10 @@ TESTS: Mapping[str, str] = {
 }
 """The group of a test that takes no variant of a broker, by the longest beginning of its path."""
 
-BY_BROKER = ("tests/brokers/test_", "tests/e2e/", "tests/http/")
-"""Other files may have tests of any broker, too."""
+BY_BROKER = re.compile(r"tests/(brokers|e2e|http)/test_\w+\.py")
+"""Files that may have tests of any broker, too: those that have :data:`_TAKES_VARIANTS`."""
+
+_TAKES_VARIANTS = re.compile(rb"\bregistry\.(params|marks)\(")
 
 GROUPS = tuple(dict.fromkeys(TESTS.values()))
 
@@ -95,6 +98,8 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "openapi/": ("clients", "document"),
     "tests/brokers/": (*BROKERS, "processes"),
     "tests/e2e/": (*BROKERS, "processes", "document"),
+    "tests/e2e/clients/": ("processes",),
+    "tests/e2e/new_broker/": ("processes",),
     "tests/harness/image.py": ("image",),
     "tests/harness/image_pod.py": ("image",),
     "tests/harness/kubernetes.py": ("chart",),
@@ -119,8 +124,9 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     **{f"app/babelgate/brokers/{kind}/": (kind,) for kind in BROKERS},
     **{f"{folder}/brokers/{kind}/": (kind, "newer") for kind in NEWER for folder in ("app/babelgate", "tests")},
 }
-"""The groups that a changed file can affect, by the longest beginning of its path; all of them for any other file. The
-units and the HTTP tests that ``make test`` runs are no reason to name their groups."""
+"""The groups that a changed file can affect, by the longest beginning of its path; all of them for any other file. A
+file of tests that :data:`BY_BROKER` describes affects the groups of its tests. The units and the HTTP tests that
+``make test`` runs are no reason to name their groups."""
 
 SHARDS = 8
 """In so many parts, the tests that nothing affects run one after the other."""
@@ -132,10 +138,22 @@ def longest(table: Mapping[str, Any], path: str) -> str | None:
 
 
 def group_of(item: pytest.Item) -> str:
-    """The group of a test. A file without one is a KeyError."""
-    if (variant := _variant_of(item)) is not None:
-        return variant.broker.kind
-    return TESTS[longest(TESTS, item.nodeid) or item.nodeid]
+    """The group of a test. A KeyError for a file without one, and for a test of a group that its file does not have."""
+    path = item.nodeid.partition("::")[0]
+    own = TESTS[longest(TESTS, path) or path]
+    if (variant := _variant_of(item)) is None or variant.broker.kind == own:
+        return own
+    if variant.broker.kind not in groups_of(path):
+        raise KeyError(f"{path} takes variants of brokers by neither registry.params nor registry.marks")
+    return variant.broker.kind
+
+
+@cache
+def groups_of(path: str) -> frozenset[str]:
+    """The groups that the tests of a file can belong to. A file without one is a KeyError."""
+    own = TESTS[longest(TESTS, path) or path]
+    takes_variants = BY_BROKER.fullmatch(path) and _TAKES_VARIANTS.search((ROOT / path).read_bytes())
+    return frozenset({own, *(BROKERS if takes_variants else ())})
 
 
 def is_essential(item: pytest.Item) -> bool:
@@ -170,9 +188,9 @@ class Selection:
         """Whether a file may have tests of the selection."""
         if self.essential:
             return path.startswith(tuple(each.partition("::")[0] for each in ESSENTIAL))
-        if self.shards or TESTS.get(longest(TESTS, path) or "") in self.groups:
-            return True
-        return path.startswith(BY_BROKER) and not self.groups.isdisjoint(BROKERS)
+        if longest(TESTS, path) is None:
+            return False
+        return bool(self.shards) or not self.groups.isdisjoint(groups_of(path))
 
     def takes(self, item: pytest.Item) -> bool:
         """Whether a test is of the selection."""
@@ -238,6 +256,8 @@ def green() -> dict[str, tuple[str, str]]:
 
 def affected(path: str) -> set[str]:
     """The groups that a change of this file of the checkout can affect."""
+    if BY_BROKER.fullmatch(path):
+        return {*groups_of(path)}
     beginning = longest(AFFECTED, path)
     return {*GROUPS} if beginning is None else {*AFFECTED[beginning]}
 

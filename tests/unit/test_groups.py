@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tests.architecture.sources import ROOT, tracked
+from tests.brokers import registry
 from tests.harness import groups
 from tests.harness.groups import AFFECTED, BROKERS, ESSENTIAL, GROUPS, TESTS, Selection, affected, longest
 
@@ -52,7 +55,14 @@ def test_each_group_has_tests_and_a_cause():
         ("helm/babelgate/values.yaml", {"chart", "image", "processes"}),
         ("docs/api.md", {"processes"}),
         ("tests/brokers/kafka/test_retry.py", {"kafka"}),
-        ("tests/brokers/test_network.py", {*BROKERS, "processes"}),
+        ("tests/brokers/test_versions.py", {*BROKERS, "processes"}),
+        ("tests/brokers/test_lost_replies.py", {*BROKERS, "processes"}),
+        ("tests/e2e/test_replicas.py", {*BROKERS, "processes"}),
+        ("tests/e2e/test_readme.py", {"processes"}),
+        ("tests/e2e/test_openapi_tools.py", {"document"}),
+        ("tests/e2e/conftest.py", {*BROKERS, "processes", "document"}),
+        ("tests/http/test_problems.py", {"http"}),
+        ("tests/http/test_stalls.py", {*BROKERS, "http"}),
         ("tests/suites/life.py", {*BROKERS}),
         ("tests/harness/groups.py", {*GROUPS}),
         ("a new file", {*GROUPS}),
@@ -71,3 +81,21 @@ def test_a_selection_of_nothing_that_exists_is_refused(only):
 
 def test_what_a_group_depends_on_decides():
     assert groups.digest("kafka") == groups.digest("kafka") != groups.digest("redis")
+
+
+def test_a_file_is_read_for_the_groups_of_its_tests_alone():
+    reads = Selection("kafka").reads
+    assert [each for each in FILES if each.startswith("tests/e2e/test_") and reads(each)] == [
+        each for each in FILES if each.startswith("tests/e2e/test_") and affected(each) > {*BROKERS}
+    ]
+    assert reads("tests/brokers/kafka/test_retry.py") and reads("tests/http/test_stalls.py")
+    assert not reads("tests/e2e/test_readme.py") and not reads("tests/http/test_problems.py")
+
+
+def test_variants_that_a_file_does_not_show_are_refused():
+    """A test that takes a variant in a file whose group knows of none."""
+    item = SimpleNamespace(
+        nodeid="tests/e2e/test_readme.py::test_it", callspec=SimpleNamespace(params={"a": registry.ORDINARY[0]})
+    )
+    with pytest.raises(KeyError, match=r"tests/e2e/test_readme\.py takes variants"):
+        groups.group_of(cast(pytest.Item, item))
