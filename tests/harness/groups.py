@@ -141,7 +141,7 @@ def group_of(item: pytest.Item) -> str:
     """The group of a test. A KeyError for a file without one, and for a test of a group that its file does not have."""
     path = item.nodeid.partition("::")[0]
     own = TESTS[longest(TESTS, path) or path]
-    if (variant := _variant_of(item)) is None or variant.broker.kind == own:
+    if (variant := _variant_of(item)) is None or not BY_BROKER.fullmatch(path):
         return own
     if variant.broker.kind not in groups_of(path):
         raise KeyError(f"{path} takes variants of brokers by neither registry.params nor registry.marks")

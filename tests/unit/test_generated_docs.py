@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,13 @@ def test_every_relative_link_leads_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/adr").glob("[0-9]*.md")), ids=lambda page: page.stem)
+def test_a_decision_has_the_form_of_all(page: Path) -> None:
+    """Number and title; context, decision, and what was rejected; the rest where it is needed."""
+    text = page.read_text("utf-8")
+    number, headings = int(page.name.partition("-")[0]), re.findall("^## (.*)$", text, re.MULTILINE)
+    assert text.startswith(f"# {number}. ")
+    assert headings[:2] == ["Context", "Decision"] and "Rejected" in headings
+    assert re.match(r"# .*\n\n## Context\n", text), "the context comes first"

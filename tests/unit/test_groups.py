@@ -92,6 +92,22 @@ def test_a_file_is_read_for_the_groups_of_its_tests_alone():
     assert not reads("tests/e2e/test_readme.py") and not reads("tests/http/test_problems.py")
 
 
+@pytest.mark.parametrize(
+    ("path", "group"),
+    [
+        ("tests/helm/test_rolling_upgrade.py", "chart"),
+        ("tests/brokers/redis/test_contract.py", "redis"),
+        ("tests/e2e/test_kill.py", "redis"),
+    ],
+)
+def test_what_a_test_needs_beside_a_broker_decides(path, group):
+    """The tests of the chart are read with its group only."""
+    (redis,) = (each for each in registry.ORDINARY if each.name == "redis")
+    item = SimpleNamespace(nodeid=f"{path}::test_it", callspec=SimpleNamespace(params={"a": redis}))
+    assert groups.group_of(cast(pytest.Item, item)) == group
+    assert Selection(group).reads(path)
+
+
 def test_variants_that_a_file_does_not_show_are_refused():
     """A test that takes a variant in a file whose group knows of none."""
     item = SimpleNamespace(
