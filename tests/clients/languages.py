@@ -1,17 +1,23 @@
 """The clients in ``clients/``: how each is made, and how its conformance program is run.
 
-``python -m tests.clients.languages [LANGUAGE…]`` is ``make clients``: it makes the generated part, builds, packages.
+``python -m tests.clients.languages [LANGUAGE…]`` is ``make clients``: it makes the generated part, builds, packages;
+nothing of a client that it has made of the same files before.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.openapi_generator import JAVA_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 PYTHON = str(ROOT / ".brokers" / "client-python" / "bin" / "python")
@@ -19,7 +25,15 @@ PYTHON = str(ROOT / ".brokers" / "client-python" / "bin" / "python")
 _UNPACKED = "conformance/node_modules/babelgate-client"
 """Where the package of TypeScript is, as npm would install it: it depends on nothing."""
 _JARS = "target/babelgate-client-0.2.0.jar:target/libraries/*"
-_JAVAC = f"javac -Xlint:all,-processing -Werror --release 17 -cp '{_JARS}'"
+_OF_JAVAC = " ".join(f"-J{option}" for option in JAVA_OPTIONS)
+_JAVAC = f"javac {_OF_JAVAC} -Xlint:all,-processing -Werror --release 17 -cp '{_JARS}'"
+MAVEN_OPTIONS = " ".join([*JAVA_OPTIONS, os.environ.get("MAVEN_OPTS", "")])
+"""The value of MAVEN_OPTS."""
+_MADE_OF = (
+    Path(__file__),
+    *(ROOT / name for name in ("openapi/openapi.yaml", "tools/dotnet.py", "tools/openapi_generator.py")),
+)
+"""What each client is made of beside its own files."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +59,41 @@ class Language:
         """The programs that are not here."""
         return [program for program in self.programs if shutil.which(program) is None]
 
-    def make(self) -> None:
-        """Generate, build and package. Raises CalledProcessError."""
+    def make(self) -> bool:
+        """Generate, build and package, unless the same files were made before; whether it was done.
+
+        Raises CalledProcessError.
+        """
+        built = self.folder / ".built"
+        if self._is_here() and built.is_file() and built.read_text() == self._digest():
+            return False
+        built.unlink(missing_ok=True)
+        environ = os.environ | {"MAVEN_OPTS": MAVEN_OPTIONS}
         for command in (["./generate"], *self.build):
-            subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(command, cwd=self.folder, env=environ, check=True, stdout=subprocess.DEVNULL)
+        built.write_text(self._digest())
+        return True
+
+    def _is_here(self) -> bool:
+        """Whether there are a package and a conformance program."""
+        program = self.run[0]
+        return bool(self.packages()) and ((self.folder / program).is_file() or shutil.which(program) is not None)
+
+    def _digest(self) -> str:
+        """A hash of all that the client is made of, and of its generated part; another one each time without git."""
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+        )
+        if listed.returncode:
+            return uuid.uuid4().hex
+        found = hashlib.sha256()
+        for path in [*(self.folder / name for name in sorted(listed.stdout.splitlines())), *_MADE_OF]:
+            if path.is_file():
+                found.update(f"{path} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+        return found.hexdigest()
 
     def packages(self) -> list[Path]:
         """What users install, once it is built."""
@@ -122,8 +167,7 @@ LANGUAGES = [
         package="target/*.jar",
         run=[
             "java",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
+            *JAVA_OPTIONS,
             "-cp",
             f"target/conformance:{_JARS}",
             "Conformance",
@@ -155,8 +199,8 @@ def main(names: Sequence[str]) -> None:
         if missing := language.missing():
             sys.exit(f"clients/{language.name} needs {', '.join(missing)}: `make clients-deps` installs it")
         started = time.monotonic()
-        language.make()
-        print(f"clients/{language.name}: made in {time.monotonic() - started:.0f} s")
+        made = language.make()
+        print(f"clients/{language.name}: {f'made in {time.monotonic() - started:.0f} s' if made else 'is up to date'}")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.languages import ROOT, Language
+from tests.clients.languages import MAVEN_OPTIONS, ROOT, Language
 from tests.clients.programs import PATIENCE_SECONDS, each_language, until
 from tests.harness.gateway import GatewayProcess
+from tools.openapi_generator import JAVA_OPTIONS
 
 LOCAL = "http://127.0.0.1:8080"
 QUEUE = "emails"
@@ -151,7 +152,7 @@ def java(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:
     repository = project.folder.parent / "repository"
     copies = 'cp -al "$0" "$1" 2>/dev/null || { rm -rf "$1"; cp -a "$0" "$1"; }'
     subprocess.run(["sh", "-c", copies, MAVEN, repository], check=True)
-    project.set(MAVEN_OPTS=f"-Dmaven.repo.local={repository}")
+    project.set(MAVEN_OPTS=f"{MAVEN_OPTIONS} -Dmaven.repo.local={repository}")
     (dependency,) = blocks(project.readme, "xml")
     project.write("pom.xml", POM.format(dependency=dependency))
     project.install()
@@ -161,7 +162,7 @@ def java(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:
         project.write(f"src/main/java/{name}.java", text)
         names.append(name)
     project.do("mvn", "--quiet", "--batch-mode", "--offline", "compile", "dependency:copy-dependencies")
-    return [["java", "-cp", "target/classes:target/dependency/*", name] for name in names]
+    return [["java", *JAVA_OPTIONS, "-cp", "target/classes:target/dependency/*", name] for name in names]
 
 
 def go(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:

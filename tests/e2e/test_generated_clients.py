@@ -15,7 +15,7 @@ import pytest
 from tests.harness.ci import missing
 from tests.harness.gateway import gateway
 from tools import openapi_generator
-from tools.openapi_generator import classpath, generate
+from tools.openapi_generator import JAVA_OPTIONS, classpath, generate
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,8 @@ def test_a_java_client_compiles_and_has_64_bits_for_every_integer(tmp_path):
     with gateway(tmp_path) as server:
         client = generate("java", f"{server.url}/openapi.json", tmp_path / "java", "--library", "native")
     sources = sorted((client / "src" / "main" / "java").rglob("*.java"))
-    run("javac", "-nowarn", "-proc:none", "-d", tmp_path / "classes", "-cp", classpath(), *sources, cwd=client)
+    javac = ["javac", *(f"-J{option}" for option in JAVA_OPTIONS), "-nowarn", "-proc:none"]
+    run(*javac, "-d", tmp_path / "classes", "-cp", classpath(), *sources, cwd=client)
     models = {path.stem: path.read_text("utf-8") for path in sources if path.parent.name == "model"}
     for name, member in (("Receipt", "createdAt"), ("ReceivedMessage", "leaseExpiresAt"), ("Projection", "sizeBytes")):
         assert re.search(rf"private Long {member};", models[name]), models[name]

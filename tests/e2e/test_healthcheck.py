@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.harness import program
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import certify, free_port
 
@@ -31,23 +32,24 @@ TOKENS = {"tokens": [{"name": "x", "sha256": hashlib.sha256(b"x").hexdigest(), "
 
 
 def command() -> list[str]:
-    """What the image runs, with this interpreter's babelgate."""
+    """The arguments of babelgate that the image runs."""
     text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
     (line,) = [line for line in text.splitlines() if line.startswith("HEALTHCHECK")]
     name, *arguments = json.loads(line[line.index("CMD") + 3 :])
     assert name == "babelgate"
-    return [sys.executable, "-m", "babelgate", *arguments]
+    return [str(each) for each in arguments]
 
 
 def health(directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it with the configuration that is in ``directory``."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_")}
     environ |= {"BABELGATE_CONFIG": str(directory / "babelgate.yaml")} | variables
-    done = subprocess.run(command(), cwd=ROOT, env=environ, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert "Traceback" not in done.stderr
+    done = program.run(*command(), environ=environ)
+    output, errors = done.stdout.decode(), done.stderr.decode()
+    assert "Traceback" not in errors
     # One line, which a container's engine keeps and shows.
-    assert len((done.stdout + done.stderr).splitlines()) == 1
-    return done
+    assert len((output + errors).splitlines()) == 1
+    return subprocess.CompletedProcess(done.args, done.returncode, output, errors)
 
 
 def configure(directory: Path, **config: Any) -> None:

@@ -73,7 +73,7 @@ def check(tally: Tally, count: int) -> None:
 
 
 async def test_one_gateway(tmp_path: Path, broker: Broker, queue: str) -> None:
-    count = 5_000
+    count = 3_000
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, broker, 1)
         check(await kill_in_the_middle(gateways, queue=queue, count=count, spare=broker.spare_seconds), count)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import yaml
 
 from babelgate.brokers.registry import SCHEMES
 from babelgate.pipeline.cli.main import COMMANDS
+from tests.harness.program import Fork
 
 pytestmark = pytest.mark.slow
 
@@ -31,24 +30,6 @@ MODULES = {
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "jinja2", "vl_convert"),
 }
 """What each extra installs."""
-WITHOUT = """
-import sys
-from importlib.machinery import PathFinder
-
-GONE = {gone!r}
-
-
-class Remaining:
-    # A PathFinder for which these modules are not there.
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        is_gone = any(name == each or name.startswith(each + ".") for each in GONE)
-        return None if is_gone else PathFinder.find_spec(name, path, target)
-
-
-sys.meta_path[:] = [Remaining if each is PathFinder else each for each in sys.meta_path]
-"""
-"""The sitecustomize of a Python in which modules are not installed."""
 URLS = {
     "sqs": "sqs://eu-central-1",
     "sqs+http": "sqs+http://127.0.0.1:1/?region=eu-central-1",
@@ -82,17 +63,18 @@ class Without:
 
     def told(self, extra: str, *arguments: str, config: object = None, **variables: str) -> str:
         """The only line that the command prints, after checking that it says what to install."""
-        (self._directory / "sitecustomize.py").write_text(WITHOUT.format(gone=MODULES[extra]))
         (self._directory / "babelgate.yaml").write_text(yaml.safe_dump(config or {}))
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(("BABELGATE_", "OTEL_", "AWS_"))}
-        environ |= {"PYTHONPATH": f"{self._directory}:{ROOT}"} | variables
-        command = [sys.executable, "-m", "babelgate", *arguments]
-        done = subprocess.run(
-            command, cwd=self._directory, env=environ, capture_output=True, text=True, timeout=100, check=False
-        )
-        assert done.stderr.count("\n") == 1, done.stderr
-        (line,) = done.stderr.splitlines()
-        assert (done.returncode, done.stdout) == (2, ""), line
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("BABELGATE_", "OTEL_", "AWS_"))} | variables
+        streams = (Path(os.devnull), self._directory / "out", self._directory / "err")
+        for each in streams[1:]:
+            each.unlink(missing_ok=True)
+        gone = ",".join(MODULES[extra])
+        done = Fork("tests.harness.without", str(self._directory), gone, *arguments, environ=environ, streams=streams)
+        status = done.wait(100)
+        output, errors = (each.read_text() for each in streams[1:])
+        assert errors.count("\n") == 1, errors
+        (line,) = errors.splitlines()
+        assert (status, output) == (2, ""), line
         assert f"install the extra {extra} with pip install '.[{extra}]' in the folder of babelgate's source" in line
         return line
 

@@ -30,18 +30,21 @@ def _contract(kind: str, suites: str, variant: str) -> str:
 _CONTRACTS = r"tests/brokers/(artemis|kafka|pulsar|rabbitmq|servicebus|sqs)/test_contract\.py"
 """Those of other brokers than SQLite and Redis, which have every case of the rows below."""
 
+_NOT_OJS = "(?!rabbitmq-ojs-(?!quorum-))"
+"""Not the variant whose bodies are jobs of OJS. Jobs in quorum queues repeat it."""
+
 TABLE = (
     Repeated(
-        rf"{_CONTRACTS}::TestDeadLetters::test_a_bad_object_\w+\[(?!rabbitmq-ojs).*(?<!-odd but whole)\]$",
+        rf"{_CONTRACTS}::TestDeadLetters::test_a_bad_object_\w+\[{_NOT_OJS}.*(?<!-odd but whole)\]$",
         "What is wrong in an object is found in its bytes, which each broker carries.",
     ),
     Repeated(
-        rf"{_CONTRACTS}::TestDeadLetters::test_what_is_no_object_\w+\[(?!rabbitmq-ojs).*"
+        rf"{_CONTRACTS}::TestDeadLetters::test_what_is_no_object_\w+\[{_NOT_OJS}.*"
         r"(?<!-binary)(?<!-not UTF-8)(?<!-nothing at all)(?<!-quotes and controls)\]$",
         "What is wrong in a text is found in its bytes. What some brokers do not carry stays.",
     ),
     Repeated(
-        rf"{_CONTRACTS}::TestLetters::test_a_refused_edit_\w+\[(?!rabbitmq-ojs).*(?<!-invalid_json-/edit/body)\]$",
+        rf"{_CONTRACTS}::TestLetters::test_a_refused_edit_\w+\[{_NOT_OJS}.*(?<!-invalid_json-/edit/body)\]$",
         "An edit is refused before it gets to the broker.",
     ),
     Repeated(
