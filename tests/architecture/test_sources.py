@@ -85,6 +85,18 @@ def test_pytest_collects_every_test_file() -> None:
     assert [relative(path) for path in files if not any(path.is_relative_to(folder) for folder in folders)] == []
 
 
+def test_a_logger_has_the_name_of_its_module() -> None:
+    """A line of the log leads to the code that wrote it. The access log has one name, which its readers know."""
+    given = [
+        (name, ast.unparse(node.args[0]))
+        for name, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "get_logger"
+    ]
+    assert len(given) > 40
+    assert [each for each in given if each[1] != "__name__"] == [("babelgate.http.observers", "NAME")]
+
+
 def test_nothing_is_left_unfinished() -> None:
     assert [relative(path) for path in SOURCES if UNFINISHED.search(path.read_text("utf-8"))] == []
 

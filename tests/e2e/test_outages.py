@@ -23,7 +23,11 @@ DRAFT = {"job": "urn:babel:test:made", "data": {}}
 def told(process: GatewayProcess) -> list[dict[str, Any]]:
     """What was logged about brokers, and all that is a warning or worse."""
     lines = [json.loads(line) for line in process.log_text().split("\n")[:-1]]
-    worth = [line for line in lines if line["logger"] == "babelgate.outages" or line["level"] not in ("debug", "info")]
+    worth = [
+        line
+        for line in lines
+        if line["logger"] == "babelgate.gateway.outages" or line["level"] not in ("debug", "info")
+    ]
     # On a busy machine a broker takes longer to start: a minute, after which it is told again, or the time of a lock.
     return [line for line in worth if line["event"] not in ("broker still lost", "a lock was not renewed")]
 

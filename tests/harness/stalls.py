@@ -114,7 +114,7 @@ def main(path: Path) -> None:
     loaded = settings.load(path, os.environ)
     listener = socket.create_server((loaded.host, loaded.port), backlog=server.BACKLOG)
     logs.configure(loaded.log_level, loaded.log_format)
-    logs.get_logger("babelgate.server").info("listening", url=f"http://{loaded.host}:{loaded.port}")
+    logs.get_logger(server.__name__).info("listening", url=f"http://{loaded.host}:{loaded.port}")
 
     def create() -> ASGIApp:
         return Watched(server.create_app(loaded))

@@ -15,7 +15,7 @@ from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.wire import IDENTITY_PATH, decode_identity
 from babelgate.observe.logs import get_logger
 
-log = get_logger("babelgate.peers")
+log = get_logger(__name__)
 
 QUERY_EVERY_SECONDS = 1
 QUERY_SECONDS = 2

@@ -31,7 +31,7 @@ _NAME = re.compile(r"([0-9a-f]{16})-([0-9]+)")
 _FOLDED = "folded"
 _KEPT_METRICS = frozenset(metric.otel for metric in CATALOGUE if metric.kind != "gauge")
 
-log = get_logger("babelgate.peers")
+log = get_logger(__name__)
 
 
 class WorkerReport(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import FileLock
 
-log = get_logger("babelgate.server")
+log = get_logger(__name__)
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ _COUNTS: Sequence[tuple[Metric, str]] = (
     (LEASES_IN_FLIGHT, "in_flight"),
 )
 
-log = get_logger("babelgate.gauges")
+log = get_logger(__name__)
 
 
 class Gauges:

@@ -63,7 +63,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 
-log = get_logger("babelgate.idempotency")
+log = get_logger(__name__)
 
 _receipt_of = msgspec.json.Decoder(Replay).decode
 

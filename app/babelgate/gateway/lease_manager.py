@@ -30,7 +30,7 @@ ATTEMPTS_EXHAUSTED = "attempts exhausted"
 """The error of a message whose attempts are spent although no lease of it is known to have expired: it arrived with
 them from another program, or the queue's ``max_attempts`` is lower than before."""
 
-log = get_logger("babelgate.keeping")
+log = get_logger(__name__)
 
 Request = TypeVar("Request", LastFailure, DeadLetterRequest)
 """Why a message is replaced by a copy."""

@@ -15,7 +15,7 @@ from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.backoff import Backoff
 
-log = get_logger("babelgate.maintenance")
+log = get_logger(__name__)
 
 RETENTION_SECONDS = 60.0
 """How often dead letters and idempotency keys past their retention are removed."""

@@ -36,7 +36,7 @@ REMIND_EVERY_SECONDS = 60.0
 REFUSED_SECONDS = 60.0
 """How long after its last refusal the storage of a broker counts as full."""
 
-log = get_logger("babelgate.outages")
+log = get_logger(__name__)
 
 
 class _Outage:

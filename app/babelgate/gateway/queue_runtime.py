@@ -38,7 +38,7 @@ PUBLISH_SECONDS = 0.1
 
 Given = TypeVar("Given", str, float, Mapping[str, Any])
 
-_throttled = LogThrottle(get_logger("babelgate.lanes"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class Shared(Struct, frozen=True):

@@ -40,8 +40,8 @@ FRESH_SECONDS = 0.1
 RESERVED_BYTES = 16_777_216
 """Most bytes that one reserve should return, estimated from the size of earlier messages."""
 
-log = get_logger("babelgate.receiving")
-_throttled = LogThrottle(get_logger("babelgate.lanes"))
+log = get_logger(__name__)
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class ReadyDelivery(Struct, frozen=True):

@@ -33,7 +33,7 @@ PAGES_AT_ONCE = 4
 PAGES_OF_ONE_CALLER = 3
 """Of these, the most for the jobs of one caller: one is left for others while a broker hangs."""
 
-log = get_logger("babelgate.redrive")
+log = get_logger(__name__)
 
 
 class _PageSlots:

@@ -28,7 +28,7 @@ _WATCH_AFTER_SECONDS = 0.02
 WHOLE = "babelgate.whole"
 """The name of the ASGI extension that the gateway's own server offers: a :class:`Whole`."""
 
-log = get_logger("babelgate.http")
+log = get_logger(__name__)
 
 Result = TypeVar("Result")
 

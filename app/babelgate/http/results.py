@@ -28,7 +28,7 @@ _DEFECTS = 10
 _ACCEPTED = "accepted"
 """What stands for the code of an accepted entry."""
 
-_throttled = LogThrottle(get_logger("babelgate.http"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class BatchResults:

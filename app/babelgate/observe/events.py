@@ -88,7 +88,7 @@ Observe = Callable[[Event | Call], None]
 """Receives each event and each call at once; must not block and must not raise."""
 
 
-_throttled = LogThrottle(get_logger("babelgate.observe"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 def fan_out(observers: Sequence[Observe]) -> Observe:

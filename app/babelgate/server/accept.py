@@ -31,7 +31,7 @@ REST_SECONDS = 0.001
 RETRY_SECONDS = 1.0
 """The pause when the process has no file descriptor for a connection, which waits."""
 
-_throttled = LogThrottle(get_logger("babelgate.server"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class ServerLoop(BaseLoop):

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from babelgate.config.settings import Settings
 from babelgate.observe.logs import get_logger
 
-log = get_logger("babelgate.server")
+log = get_logger(__name__)
 
 CLOSE_SECONDS = 20
 """Maximum seconds for closing before the process is killed: the private port (5 s), all brokers at once (5 s), then the

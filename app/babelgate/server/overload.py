@@ -44,7 +44,7 @@ _REASON = "this process has more requests than it can serve in time"
 _AFTER_SECONDS = (1, 2, 3)
 """Values of Retry-After, used in turn, so that clients that were refused together do not return together."""
 
-_throttled = LogThrottle(get_logger("babelgate.http"))
+_throttled = LogThrottle(get_logger(__name__))
 
 Refused = Callable[[str, str, str], None]
 """``(method, verb, scheme)`` of a request."""

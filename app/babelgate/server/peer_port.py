@@ -18,7 +18,7 @@ from babelgate.http.peer import PeerApi, ProcessMetrics
 from babelgate.observe.logs import get_logger
 from babelgate.server.protocol import GatewayProtocol
 
-log = get_logger("babelgate.peers")
+log = get_logger(__name__)
 
 BACKLOG = 1_024
 KEEP_ALIVE_SECONDS = 120

@@ -36,7 +36,7 @@ from babelgate.server.lifecycle import GracefulStop, ignore_reload
 from babelgate.server.protocol import GatewayProtocol
 from babelgate.server.transport import Patience
 
-log = logs.get_logger("babelgate.server")
+log = logs.get_logger(__name__)
 
 BACKLOG = 4_096
 COLLECT_AFTER = (25_000, 20, 50)

@@ -126,7 +126,9 @@ async def test_a_lost_connection_is_told_once_and_made_again(
                 await channel.barrier()
             await eventually(lambda: not link.is_open)
         # The outage itself is a warning above the bindings (babelgate.gateway.outages).
-        assert [record.name for record in caplog.records if record.levelno >= logging.INFO] == ["babelgate.rabbitmq"]
+        assert [record.name for record in caplog.records if record.levelno >= logging.INFO] == [
+            "babelgate.brokers.rabbitmq.connection"
+        ]
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         with pytest.raises(BrokerUnavailable):
             await link.open()

@@ -86,7 +86,7 @@ def foreign(directory: Path) -> Any:
 def lines(process: GatewayProcess) -> list[str]:
     """The events that were logged about brokers, without the reminders of a long outage."""
     found = [json.loads(line) for line in process.log_text().split("\n")[:-1]]
-    wanted = [line for line in found if line["logger"] == "babelgate.outages" or line["level"] == "error"]
+    wanted = [line for line in found if line["logger"] == "babelgate.gateway.outages" or line["level"] == "error"]
     return [line["event"] for line in wanted if "still" not in line["event"]]
 
 

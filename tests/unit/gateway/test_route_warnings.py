@@ -104,7 +104,7 @@ async def test_the_warnings_of_each_broker_are_counted() -> None:
 async def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     broker, gateway = lossy("a", "b")
     watching = Maintenance(no_routes, gateway.clock, nothing, gateway.overview.routes_to, 0.01)
-    with caplog.at_level(logging.WARNING, "babelgate.maintenance"):
+    with caplog.at_level(logging.WARNING, "babelgate.gateway.maintenance"):
         watching.warn(broker)
         await eventually(lambda: broker.asked >= 10)
         await watching.stop()

@@ -226,7 +226,8 @@ def test_spans_of_exports_that_fail_are_counted(answer: SpanExportResult | Excep
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [record.msg for record in caplog.records if record.name == "babelgate.tracing" and type(record.msg) is dict]
+    ours = [record for record in caplog.records if record.name == "babelgate.observe.tracing.span_recorder"]
+    return [record.msg for record in ours if type(record.msg) is dict]
 
 
 @pytest.mark.usefixtures("small_queue")

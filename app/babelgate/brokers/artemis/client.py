@@ -33,7 +33,7 @@ _NO_CREDIT = (
     "the broker gave no credit within {seconds:g} s: the address is full (address-full-policy BLOCK), or its disk"
 )
 
-log = get_logger("babelgate.artemis")
+log = get_logger(__name__)
 
 AnyLink = TypeVar("AnyLink", bound=Link)
 

@@ -20,7 +20,7 @@ SIGN_SECONDS = 2.0
 """How often a member shows that it works on what it has leased. Others count on it for
 :data:`babelgate.brokers.kafka.emptiness.JOIN_SECONDS`."""
 
-_throttled = LogThrottle(get_logger("babelgate.kafka"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class AckCommit:

@@ -33,7 +33,7 @@ _FEW_READY = 500
 _CLOSE_SECONDS = 3.0
 _RECHECK_SECONDS = 0.02
 
-_throttled = LogThrottle(get_logger("babelgate.kafka"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class GroupConsumer:

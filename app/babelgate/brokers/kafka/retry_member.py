@@ -36,7 +36,7 @@ _BATCH = 500
 _MOST_KNOWN = 10_000
 """How many written records of a partition are known again, while their offsets cannot be committed."""
 
-_throttled = LogThrottle(get_logger("babelgate.kafka"))
+_throttled = LogThrottle(get_logger(__name__))
 
 Move = Callable[[Sequence[Written]], Coroutine[Any, Any, Sequence[BabelgateError | None]]]
 """Writes records to their topics; returns the error of each, None once it is confirmed."""

@@ -23,7 +23,7 @@ _EARLIEST = 1
 _INDIVIDUAL = 0
 
 _numbers = itertools.count(1)
-_throttled = LogThrottle(get_logger("babelgate.pulsar"))
+_throttled = LogThrottle(get_logger(__name__))
 
 _HANDLE = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{0,6})-(\d{0,6})-([0-9a-f]+)-(\d{1,15})-(\d{1,15})", re.ASCII)
 

@@ -21,7 +21,7 @@ from babelgate.runtime.background import BackgroundTasks
 _LINGER_SECONDS = 0.25
 """How long consumers are kept when nobody waits and nothing is leased, because most clients wait again."""
 
-_throttled = LogThrottle(get_logger("babelgate.pulsar"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class ReceivingQueue:

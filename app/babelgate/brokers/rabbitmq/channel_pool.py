@@ -40,7 +40,7 @@ _ADVICE = (
 )
 _MAX_LOGGED = 10
 
-log = get_logger("babelgate.rabbitmq")
+log = get_logger(__name__)
 
 State = Literal["held", "acked", "lost"]
 

@@ -27,7 +27,7 @@ from babelgate.runtime.background import BackgroundTasks, error_seen
 _CLOSE_SECONDS = 4.0
 _GRACE_SECONDS = 0.5
 
-log = get_logger("babelgate.rabbitmq")
+log = get_logger(__name__)
 # aiormq logs a lost connection in several lines with a traceback; this module logs it in one.
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 

@@ -70,7 +70,7 @@ _NUMBERS = {
 
 _UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
 
-_throttled = LogThrottle(get_logger("babelgate.rabbitmq"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class Arrival(NamedTuple):

@@ -15,7 +15,7 @@ from babelgate.observe.logs import get_logger
 
 TIMEOUT_SECONDS = 2.0
 
-log = get_logger("babelgate.rabbitmq")
+log = get_logger(__name__)
 
 Answer = TypeVar("Answer")
 

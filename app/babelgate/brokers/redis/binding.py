@@ -64,7 +64,7 @@ _KNOWN_BYTES = 4 * 1024 * 1024
 _LOOK_PAUSE_SECONDS = 0.5
 """Between two looks at a queue on which only messages of another program lie, or whose server has no memory to wait."""
 
-_throttled = LogThrottle(get_logger("babelgate.redis"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RedisBinding:

@@ -11,7 +11,7 @@ from babelgate.brokers.redis.used_queues import MAX_QUEUES
 from babelgate.errors import BabelgateError
 from babelgate.observe.logs import get_logger
 
-log = get_logger("babelgate.redis")
+log = get_logger(__name__)
 
 IDLE_SECONDS = 1.0
 """The longest pause: another process may have added an item that is due sooner."""

@@ -12,7 +12,7 @@ from babelgate.errors import BabelgateError
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.cache import Cache
 
-log = get_logger("babelgate.redis")
+log = get_logger(__name__)
 
 USED = b"babelgate:queues"
 """A sorted set: the ready list of each queue that gateways have used, by its last record in Unix seconds."""

@@ -29,7 +29,7 @@ MAX_TOKENS = 100
 """Lock tokens of one request."""
 
 _LEAST_PAUSE_SECONDS = 0.5
-_throttled = LogThrottle(get_logger("babelgate.servicebus"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class HeldLock:

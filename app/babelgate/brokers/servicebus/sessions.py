@@ -36,7 +36,7 @@ _POLL_ACCEPT_SECONDS = 0.1
 _LOOK_SECONDS = 0.2
 """While a receive waits for another session, the sessions that are held are looked at as often."""
 
-_throttled = LogThrottle(get_logger("babelgate.servicebus"))
+_throttled = LogThrottle(get_logger(__name__))
 
 
 class _Session:

@@ -39,7 +39,7 @@ _CLOSE_SECONDS = 4.0
 _MAX_SHORT_POLLS = 8
 """Short polls in flight of one reserve, and short polls of a queue whose callers have ended."""
 
-_throttled = LogThrottle(get_logger("babelgate.sqs"))
+_throttled = LogThrottle(get_logger(__name__))
 
 _Poll = asyncio.Task[list[Delivery]]
 

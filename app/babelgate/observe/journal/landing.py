@@ -18,7 +18,7 @@ LAST_RETRY_SECONDS = 30.0
 ADOPT_SECONDS = 60.0
 """Interval of the search for segments of dead processes."""
 
-log = get_logger("babelgate.journal")
+log = get_logger(__name__)
 
 
 class Landing:

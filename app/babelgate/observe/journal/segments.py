@@ -138,7 +138,7 @@ def _is_record(line: bytes) -> bool:
 
 _LOCK = ".lock"
 
-log = get_logger("babelgate.journal")
+log = get_logger(__name__)
 
 
 class SegmentLock:

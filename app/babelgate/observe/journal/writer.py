@@ -33,7 +33,7 @@ CLOSE_SECONDS = 5.0
 """Maximum time to land the last segment when the process ends."""
 _NO_NODE = re.compile(r"[^A-Za-z0-9._-]|^[._-]+")
 
-log = get_logger("babelgate.journal")
+log = get_logger(__name__)
 
 
 class Options(Struct, frozen=True, kw_only=True):

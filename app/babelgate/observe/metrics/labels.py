@@ -11,7 +11,7 @@ from babelgate.observe.logs import get_logger
 MAX_QUEUES = 1000
 """Queues with their own label; all others share ``_other``, because a time series is never freed."""
 
-log = get_logger("babelgate.metrics")
+log = get_logger(__name__)
 
 
 class QueueLabels:

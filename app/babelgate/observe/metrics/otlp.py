@@ -29,7 +29,7 @@ _NUMBERS = frozenset({"http.response.status_code"})
 
 Collect = Callable[[], Awaitable[Snapshot]]
 
-log = get_logger("babelgate.otlp")
+log = get_logger(__name__)
 
 
 def check(environ: Mapping[str, str] = os.environ) -> None:

@@ -28,7 +28,7 @@ from babelgate.observe import otel
 from babelgate.observe.logs import get_logger
 from babelgate.observe.tracing.context import SAMPLED, Context, context_of
 
-log = get_logger("babelgate.tracing")
+log = get_logger(__name__)
 
 Value = str | int | bool
 Attributes = Mapping[str, Value]
