@@ -153,7 +153,6 @@ class MemoryBinding:
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
-        assert self._capabilities.lease_bound_to is None, "it has no deadlines"
         await self._called("extend", len(handles))
         leased, deadline = self._standing(queue).leased, self._clock() + round(lease_seconds * 1000)
         for handle in set(handles) & leased.keys():
@@ -246,28 +245,16 @@ def _received(properties: Mapping[str, Any], deliveries: int) -> dict[str, Any]:
 
 
 class ConnectedMemory(MemoryBinding):
-    """Outstanding."""
-
-    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
-        return [handle in self._queues[queue.name].leased for handle in handles]
-
-
-class DeadLetterPublishingMemory(ConnectedMemory):
-    """Outstanding, and PublishesDeadLetters."""
-
-    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
-        unknown = await self._called("publish_dead_letters", len(records))
-        self._queues[queue.name].dead += records
-        return self._answer([None] * len(records), unknown)
-
-
-class ProvingMemory(DeadLetterPublishingMemory):
-    """Proves, too. Where any process acks, an extend proves that none has.
+    """ConnectionBroker. Where any process acks, an extend proves that none has.
 
     ``stale``: this process believes that it has all that it ever had.
     """
 
     stale = False
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        leased = self._queues[queue.name].leased
+        return [self.stale or handle in leased for handle in handles]
 
     async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         await self._called("prove", len(handles))
@@ -277,12 +264,20 @@ class ProvingMemory(DeadLetterPublishingMemory):
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
+        if self._capabilities.lease_bound_to is None:
+            return await super().extend(queue, handles, lease_seconds)
         await self._called("extend", len(handles))
         leased = self._queues[queue.name].leased
         return [self._clock() if handle in leased else LeaseLost() for handle in handles]
 
-    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
-        return [True] * len(handles) if self.stale else super().outstanding(queue, handles)
+
+class DeadLetterPublishingMemory(ConnectedMemory):
+    """ConnectionBroker, and PublishesDeadLetters."""
+
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        unknown = await self._called("publish_dead_letters", len(records))
+        self._queues[queue.name].dead += records
+        return self._answer([None] * len(records), unknown)
 
 
 class MovingMemory(MemoryBinding):

@@ -7,14 +7,16 @@ from typing import Any
 
 from babelgate.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.capabilities import BrokerCapabilities
-from babelgate.errors import BabelgateError
 
 _OPTIONAL = (
     "peek",
     "purge",
     "dead_letter",
     "publish_dead_letters",
+    "extend",
     "outstanding",
+    "prove",
+    "acks_anywhere",
     "read_dead",
     "remove_dead",
     "purge_dead",
@@ -68,11 +70,6 @@ class Passing:
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
         return await self.inner.release(queue, handles, delay_seconds, failed)
-
-    async def extend(
-        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
-    ) -> Sequence[int | BabelgateError]:
-        return await self.inner.extend(queue, handles, lease_seconds)
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         return await self.inner.stats(queue)

@@ -8,8 +8,8 @@ tokens and tracing once, above the protocol. These rules hold for every method t
   call has begun for others goes on for a while: connecting (:data:`babelgate.brokers.connect.CONNECT_SECONDS`), and
   making a queue.
 - Retries: none, neither by the binding nor by its client library. The gateway decides what is repeated.
-- Concurrency: any number of concurrent calls from one event loop. They share connections; one attempt to connect
-  serves them all.
+- Concurrency: any number of concurrent calls from one event loop, but at most two of ``reserve`` per queue: one that
+  waits and one that does not. They share connections; one attempt to connect serves them all.
 - Cancellation: a cancelled call may have taken effect; the binding stays usable, and no other call is affected.
 - Errors: only errors of :mod:`babelgate.errors`. Vendor exceptions are translated in one module of the binding. A
   method that writes may raise every BrokerError; a method that only reads, all of them but OutcomeUnknown.
@@ -179,7 +179,10 @@ class DeliveryLimit(Struct, frozen=True):
 
 
 class Binding(Protocol):
-    """One configured broker. ``name``: its name in the configuration. ``timeout_seconds``: the option of that name."""
+    """One configured broker. ``name``: its name in the configuration. ``timeout_seconds``: the option of that name.
+
+    It is a LeasingBroker or a ConnectionBroker, too: see :mod:`babelgate.brokers.ports`.
+    """
 
     name: str
     timeout_seconds: float
@@ -251,12 +254,6 @@ class Binding(Protocol):
         :class:`BrokerCapabilities`: without it, both must be false or 0.
         """
 
-    async def extend(
-        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
-    ) -> Sequence[int | BabelgateError]:
-        """Per handle: the new deadline, ``lease_seconds`` from now, in Unix milliseconds of the broker's clock; or
-        LeaseLost. The handles stay valid."""
-
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Counts of ``queue``; zeros for a queue that does not exist."""
 
@@ -301,35 +298,6 @@ class PublishesDeadLetters(Protocol):
 
         Otherwise like ``publish``; the records have no delay.
         """
-
-
-@runtime_checkable
-class Outstanding(Protocol):
-    """A broker whose deliveries belong to a connection. Required where the gateway keeps the leases."""
-
-    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
-        """Whether this process can still settle each delivery: it is unsettled, and its connection is open.
-
-        No I/O; raises nothing. The broker has taken the other messages back, so the gateway neither copies nor acks
-        them.
-        """
-
-
-@runtime_checkable
-class Proves(Protocol):
-    """A broker that says whether it has taken a delivery back. Without it a ping shows only that the broker answers."""
-
-    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Per handle: None if the broker has said during this call that it has not taken the delivery back, LeaseLost
-        if it has, else BrokerUnavailable. Called before a copy: after a pause ``outstanding`` may be out of date."""
-
-
-@runtime_checkable
-class BindsSomeDeliveries(Protocol):
-    """A broker on which any process acks, but for some deliveries, which belong to their connection."""
-
-    def acks_anywhere(self, queue: NativeQueue, handle: str) -> bool:
-        """Whether any process can ack the delivery of ``handle``. No I/O; raises nothing."""
 
 
 @runtime_checkable

@@ -38,9 +38,9 @@ class BrokerCapabilities:
     ``lease_bound_to``: None where the broker keeps the leases. Otherwise the gateway keeps them, and the broker holds
     a delivery by a ``lock`` for a time of its own, for as long as a ``connection`` is open, or for as long as this
     process has the ``partition`` of the message. The receiver then keeps deadline and body, ``max_lease_seconds``
-    bounds a lease with all its extends, and the binding is :class:`Outstanding`. The gateway calls ``extend`` only
-    where ``ack_scope`` is ``anywhere``: for a lease of a process that has ended and, without ``native_release``, for
-    one that has expired here, to prove that no other process has acked the message.
+    bounds a lease with all its extends, and the binding is a :class:`ConnectionBroker`. Where ``ack_scope`` is
+    ``anywhere``, it is a :class:`LeasingBroker`, too: the gateway extends a lease of a process that has ended and,
+    without ``native_release``, one that has expired here, to prove that no other process has acked the message.
 
     ``ack_scope``: who settles: any process, or the one that received (``owner``), to which the gateway forwards.
     Where any process acks a delivery that is bound to a connection, it acks by the id of the message: a token of an

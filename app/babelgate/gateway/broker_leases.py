@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, Outcome
+from babelgate.brokers.ports import LeasingBroker
 from babelgate.errors import BabelgateError
 from babelgate.gateway.lease_manager import FailedDelivery
 from babelgate.gateway.routing import Route, offering
@@ -36,7 +37,7 @@ class BrokerLeaseManager:
         return await offering(self._route, DeadLetters).dead_letter(self._native, letters)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        return await self._binding.extend(self._native, handles, lease_seconds)
+        return await offering(self._route, LeasingBroker).extend(self._native, handles, lease_seconds)
 
     async def idle(self) -> None:
         return

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from babelgate import envelope
 from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome
 from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.ports import LeasingBroker
 from babelgate.clock import Clock, steady_ms
 from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
@@ -184,8 +185,10 @@ class GatewayLeaseManager:
         found = await self._table.find(handles)
         length = round(lease_seconds * 1000)
         elsewhere = [handle for handle in handles if self._shared and not self._table.is_known(handle)]
-        ends = iter(await self._binding.extend(self._native, elsewhere, lease_seconds) if elsewhere else ())
-        others = dict(zip(elsewhere, ends, strict=True))
+        others: dict[str, int | BabelgateError] = {}
+        if elsewhere:
+            ends = await offering(self._route, LeasingBroker).extend(self._native, elsewhere, lease_seconds)
+            others = dict(zip(elsewhere, ends, strict=True))
         return [
             others.get(handle) or LeaseLost() if held is None else self._prolong(held, length)
             for handle, held in zip(handles, found, strict=True)

@@ -21,10 +21,10 @@ from babelgate.brokers.binding import (
     LastFailure,
     Outcome,
     Outgoing,
-    Proves,
     PublishesDeadLetters,
 )
 from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.ports import ConnectionBroker, LeasingBroker
 from babelgate.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown
 from babelgate.gateway.lease_table import HeldLease
 from babelgate.gateway.routing import Route, offering
@@ -41,20 +41,19 @@ async def unproven(route: Route, originals: Sequence[HeldLease], *, expired: boo
     just asked for an end of the lease here. One may have acked at another process then, where any can, and the broker
     has to answer in any case.
     """
-    binding, native = route.binding, route.native
+    native = route.native
     handles = [held.handle for held in originals]
-    proofs: Sequence[Outcome] = ()
+    proofs: Sequence[Outcome]
     try:
         if expired and route.capabilities.ack_scope == "anywhere":
-            ends = await binding.extend(native, handles, binding.timeout_seconds * 2)
+            seconds = route.binding.timeout_seconds * 2
+            ends = await offering(route, LeasingBroker).extend(native, handles, seconds)
             proofs = [None if isinstance(end, int) else end for end in ends]
-        elif isinstance(binding, Proves):
-            proofs = await binding.prove(native, handles)
-        elif expired:
-            await binding.ping()
+        else:
+            proofs = await offering(route, ConnectionBroker).prove(native, handles)
     except BabelgateError as error:
         proofs = failure_for_each(error, len(handles))
-    return {handle: proof for handle, proof in zip(handles, proofs, strict=False) if proof is not None}
+    return {handle: proof for handle, proof in zip(handles, proofs, strict=True) if proof is not None}
 
 
 def unconfirmed(route: Route) -> OutcomeUnknown:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from babelgate.brokers.binding import DeadStore, Outstanding, PublishesDeadLetters
+from babelgate.brokers.binding import DeadStore, PublishesDeadLetters
+from babelgate.brokers.ports import ConnectionBroker, LeasingBroker
 from babelgate.errors import ConfigError
 from babelgate.gateway.routing import Route, Router, Rule
 
@@ -74,7 +75,9 @@ def _missing_capability(route: Route) -> str | None:
     if capabilities.lease_bound_to is None:
         if not capabilities.native_release:
             return "keeps its leases but does not count failed deliveries"
-    elif not isinstance(binding, Outstanding):
+        if not isinstance(binding, LeasingBroker):
+            return "keeps its leases but does not extend them"
+    elif not isinstance(binding, ConnectionBroker):
         return "leaves its leases to the gateway but does not report which deliveries are outstanding"
     if not route.dead_letters_natively and not isinstance(binding, PublishesDeadLetters):
         return "has no dead-letter queue"

@@ -10,16 +10,15 @@ from typing import Any, Literal, TypeVar
 
 from babelgate.brokers.binding import (
     Binding,
-    BindsSomeDeliveries,
     DeadLetters,
     DeadStore,
     NativeQueue,
-    Outstanding,
     Peeks,
     PublishesDeadLetters,
     Purges,
 )
 from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.ports import BindsSomeDeliveries, ConnectionBroker, LeasingBroker
 from babelgate.envelope.contract import INT64_MAX, Envelope, is_text
 from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.names import Pattern, Template, check_queue_name
@@ -39,12 +38,15 @@ _ABILITIES = {
     "DeadStore": "list, redrive or purge its dead letters",
     "DeadLetters": "dead-letter a message",
     "PublishesDeadLetters": "dead-letter a message",
-    "Outstanding": "report which deliveries are outstanding",
+    "LeasingBroker": "extend a lease",
+    "ConnectionBroker": "report which deliveries are outstanding",
 }
 """What a binding can do when it offers an optional protocol."""
 
 Each = TypeVar("Each")
-Optional = TypeVar("Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, Outstanding)
+Optional = TypeVar(
+    "Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, LeasingBroker, ConnectionBroker
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Route:
 
     def outstanding(self, handles: Sequence[str]) -> Sequence[bool]:
         """Whether this process can still settle each delivery, as far as that is known here."""
-        if isinstance(self.binding, Outstanding):
+        if isinstance(self.binding, ConnectionBroker):
             return self.binding.outstanding(self.native, handles)
         return [True] * len(handles)
 

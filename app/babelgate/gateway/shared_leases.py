@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, Outcome
+from babelgate.brokers.ports import LeasingBroker
 from babelgate.clock import Clock, steady_ms
 from babelgate.errors import BabelgateError, LeaseLost
 from babelgate.gateway.lease_manager import FailedDelivery
 from babelgate.gateway.lease_table import BrokerUsage, HeldLease, LeaseTable
 from babelgate.gateway.republish import publish_dead_letters
-from babelgate.gateway.routing import Route
+from babelgate.gateway.routing import Route, offering
 
 _DROPPED = 100
 """Maximum bodies dropped at a time."""
@@ -72,7 +73,7 @@ class SharedLeaseManager:
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
         ended = [self._table.has_ended(handle) for handle in handles]
         left = [handle for handle, is_over in zip(handles, ended, strict=True) if not is_over]
-        deadlines = iter(await self._binding.extend(self._native, left, lease_seconds) if left else ())
+        deadlines = iter(await self._extend(left, lease_seconds) if left else ())
         outcomes = [LeaseLost() if is_over else next(deadlines) for is_over in ended]
         ahead = self._steady_clock() - self._clock()
         for handle, deadline in zip(handles, outcomes, strict=True):
@@ -102,10 +103,13 @@ class SharedLeaseManager:
         if not several:
             return {}
         handles = [held.handle for held in several]
-        proofs = await self._binding.extend(self._native, handles, self._binding.timeout_seconds * 2)
+        proofs = await self._extend(handles, self._binding.timeout_seconds * 2)
         return {
             handle: None if isinstance(proof, int) else proof for handle, proof in zip(handles, proofs, strict=True)
         }
+
+    async def _extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        return await offering(self._route, LeasingBroker).extend(self._native, handles, lease_seconds)
 
     def _drop_overdue(self) -> None:
         """Drop the bodies of leases past their deadline. The broker decides whether a late settle succeeds."""

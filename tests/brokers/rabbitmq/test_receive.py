@@ -289,8 +289,6 @@ class TestSettling:
         for delay, failed in ((1.0, False), (0.0, True)):
             with pytest.raises(ValueError, match="copy"):
                 await one.release(native, ["0.1"], delay, failed)
-        with pytest.raises(ValueError, match="leases"):
-            await one.extend(native, ["0.1"], 30)
 
 
 class TestChannels:

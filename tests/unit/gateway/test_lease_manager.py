@@ -51,7 +51,7 @@ async def test_many_nacks_are_one_publish_and_one_ack(queue: str) -> None:
     handles = await kept.handles(50)
     kept.binding.calls.clear()
     assert await kept.nack(*handles) == [None] * 50
-    assert kept.binding.calls == {"publish": [50], "ack": [50]}
+    assert kept.binding.calls == {"prove": [50], "publish": [50], "ack": [50]}
     assert kept.ready() == [(n, 1) for n in range(50)]
 
 

@@ -32,6 +32,7 @@ class Source:
         self.unfit: set[int] = set()
         self.error: Exception | None = None
         self.blocking = 0
+        self.running = self.most_at_once = 0
         self.hangs = False
         self._arrived = asyncio.Event()
         self.handed_out: list[int] = []
@@ -47,6 +48,14 @@ class Source:
         self._arrived.set()
 
     async def reserve(self, limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            return await self._reserve(limit, wait_seconds, lease_seconds)
+        finally:
+            self.running -= 1
+
+    async def _reserve(self, limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
         self.reserves.append((limit, wait_seconds, lease_seconds))
         if self.hangs:
             await asyncio.sleep(wait_seconds + 0.2)
@@ -105,6 +114,21 @@ async def test_a_poll_takes_what_is_there() -> None:
     assert await received(source.start(2, 0)) == [3]
     assert await received(source.start(2, 0)) == []
     assert {wait for _, wait, _ in source.reserves} == {0}
+
+
+async def test_at_most_two_reserves_of_a_queue_run_at_a_time() -> None:
+    """One that waits and one that does not, whatever the receives ask for."""
+    source = Source()
+    waiting = [source.start(1, SOON, LEASE + each % 3) for each in range(20)]
+    await turn()
+    polling = [source.start(1, 0, LEASE + each % 3) for each in range(20)]
+    await asyncio.wait(polling)
+    while not all(each.done() for each in waiting):
+        source.put(1)
+        polling.append(source.start(1, 0))
+        await turn()
+    await asyncio.wait(polling)
+    assert source.most_at_once == 2
 
 
 async def test_concurrent_polls_share_their_reserves_and_leave_no_one_out() -> None:

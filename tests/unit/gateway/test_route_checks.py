@@ -18,6 +18,7 @@ from tests.harness.memory import (
     MovingMemory,
     lacking,
 )
+from tests.harness.passing import Passing
 
 LIMITED = MovingMemory("limited", replace(CAPABLE, max_retry_delay_seconds=900, max_lease_seconds=300))
 NO_DELAY = MovingMemory("none", replace(CAPABLE, max_retry_delay_seconds=0))
@@ -82,10 +83,19 @@ def test_a_pattern_needs_a_native_name_per_queue():
     assert refusal(default=Rule("*", ABLE, native_name="x")).key == "default.native_name"
 
 
+def without(binding: MemoryBinding, verb: str) -> Passing:
+    """``binding`` as one that lacks the verb of an optional protocol."""
+    passing = Passing(binding)
+    del vars(passing)[verb]
+    return passing
+
+
 @pytest.mark.parametrize(
     ("binding", "lack"),
     [
         (MovingMemory("m", lacking(native_release=False)), "does not count failed deliveries"),
+        (without(MovingMemory("m"), "extend"), "does not extend them"),
+        (without(ConnectedMemory("m", OWNED), "prove"), "does not report which deliveries are outstanding"),
         (MemoryBinding("m"), "no dead-letter queue"),
         (MemoryBinding("m", OWNED), "does not report which deliveries are outstanding"),
         (ConnectedMemory("m", OWNED), "no dead-letter queue"),

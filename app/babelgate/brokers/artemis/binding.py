@@ -72,7 +72,7 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Ar
 class ArtemisBinding:
     """One broker, and two connections: what a lost confirm does to one of them leaves the deliveries of the other.
 
-    Also Outstanding, Proves, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries, WarnsOfQueues
+    Also ConnectionBroker, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries, WarnsOfQueues
     and Projects.
     """
 
@@ -182,12 +182,6 @@ class ArtemisBinding:
         if delay_seconds:
             raise ValueError("a release with a delay is a copy, published by the gateway")
         return await self._receiver.settle(handles, engine.MODIFIED if failed else engine.RELEASED, failed=failed)
-
-    async def extend(
-        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
-    ) -> Sequence[int | BabelgateError]:
-        """Raises ValueError: the gateway keeps the leases."""
-        raise ValueError("the gateway keeps the leases of this broker")
 
     async def queues(self) -> Sequence[str]:
         """The durable anycast queues, without those of dead letters; none where it is denied."""

@@ -28,7 +28,7 @@ from babelgate.brokers.kafka.warnings import queue_warnings
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock, steady_ms
-from babelgate.errors import BabelgateError, BrokerRejected
+from babelgate.errors import BrokerRejected
 from babelgate.runtime import turns
 
 _MAX_LEASE_SECONDS = 43_200
@@ -62,7 +62,7 @@ def _traced(group: str, kind: str, handle: str | None) -> Mapping[str, str | int
 
 
 class KafkaBinding:
-    """One cluster. Also Outstanding, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, WarnsOfQueues,
+    """One cluster. Also ConnectionBroker, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, WarnsOfQueues,
     Projects and Reinjects."""
 
     lists_foreign = True
@@ -182,12 +182,6 @@ class KafkaBinding:
         if failed or delay_seconds:
             raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
         return self._consumer.release(_queue(queue), handles)
-
-    async def extend(
-        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
-    ) -> Sequence[int | BabelgateError]:
-        """Raises ValueError: the gateway keeps the leases."""
-        raise ValueError("the gateway keeps the leases of this broker")
 
     async def queues(self) -> Sequence[str]:
         """The topics of the cluster, without retry tiers, dead letters and Kafka's own."""

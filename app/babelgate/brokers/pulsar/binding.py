@@ -63,8 +63,8 @@ def _warnings(topic: str, losses: TopicLosses) -> Iterator[str]:
 
 
 class PulsarBinding:
-    """One namespace. Also Outstanding, Proves, BindsSomeDeliveries, Peeks, Purges, PublishesDeadLetters, DeadStore,
-    Lists and Projects."""
+    """One namespace. Also ConnectionBroker, LeasingBroker, BindsSomeDeliveries, Peeks, Purges,
+    PublishesDeadLetters, DeadStore, Lists and Projects."""
 
     lists_foreign = True
 

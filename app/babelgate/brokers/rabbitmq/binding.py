@@ -38,7 +38,7 @@ from babelgate.brokers.rabbitmq.topology import Declare, Declarer
 from babelgate.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from babelgate.brokers.rabbitmq.warnings import queue_warnings, warnings_of
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable
+from babelgate.errors import BrokerRejected, BrokerUnavailable
 from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
 
@@ -82,7 +82,7 @@ def _queue(queue: NativeQueue) -> RabbitQueue:
 
 
 class RabbitBinding:
-    """A virtual host. Also Outstanding, Proves, PublishesDeadLetters, Purges, DeadStore, Lists and WarnsOfQueues.
+    """A virtual host. Also ConnectionBroker, PublishesDeadLetters, Purges, DeadStore, Lists and WarnsOfQueues.
 
     Not Peeks: AMQP cannot read a message without taking it. Dead letters are taken when listed, and requeued.
     """
@@ -245,12 +245,6 @@ class RabbitBinding:
         if failed or delay_seconds:
             raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
         return await self._settler.release(handles)
-
-    async def extend(
-        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
-    ) -> Sequence[int | BabelgateError]:
-        """Raises ValueError: the gateway keeps the leases."""
-        raise ValueError("the gateway keeps the leases of this broker")
 
     async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """By a round trip on the channels of the deliveries."""

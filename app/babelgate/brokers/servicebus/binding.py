@@ -88,8 +88,8 @@ def _warnings(name: str, settings: EntityLimits, kept_seconds: float) -> Iterato
 
 
 class ServiceBusBinding:
-    """One namespace. Also Outstanding, Proves, Peeks, Purges, DeadLetters, PublishesDeadLetters, DeadStore, Lists,
-    LimitsDeliveries, WarnsOfQueues and Projects."""
+    """One namespace. Also ConnectionBroker, LeasingBroker, Peeks, Purges, DeadLetters, PublishesDeadLetters,
+    DeadStore, Lists, LimitsDeliveries, WarnsOfQueues and Projects."""
 
     lists_foreign = True
 
