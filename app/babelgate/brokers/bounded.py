@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from babelgate.errors import BrokerError, BrokerUnavailable
+from babelgate.brokers.errors import Translate
+from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
 from babelgate.runtime.background import error_seen
 
 PING_SECONDS = 2.0
@@ -46,6 +47,27 @@ async def within(
     finally:
         task.cancel()
     raise late(broker, f"no answer within {seconds:g} s")
+
+
+@asynccontextmanager
+async def answering(
+    seconds: float, translate: Translate, broker: str, *, written: bool = False, reason: str | None = None
+) -> AsyncIterator[asyncio.Timeout]:
+    """Bound a block to ``seconds``, and raise the errors of a client in it as those of this project.
+
+    After that it raises BrokerUnavailable, or OutcomeUnknown where something may have been ``written``, with
+    ``reason``. The bound can be rescheduled.
+    """
+    try:
+        async with asyncio.timeout(seconds) as bound:
+            yield bound
+    except TimeoutError:
+        late = OutcomeUnknown if written else BrokerUnavailable
+        raise late(broker, reason or f"no answer within {seconds:g} s") from None
+    except BabelgateError:
+        raise
+    except Exception as error:
+        raise translate(error, broker, written=written) from error
 
 
 async def signalled(event: asyncio.Event, seconds: float) -> None:

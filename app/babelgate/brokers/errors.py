@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
 
@@ -42,6 +43,23 @@ class ErrorMap:
     def _by_class(self, error: BaseException) -> ErrorKind:
         ancestors = type(error).__mro__
         return next((self.by_class[base] for base in ancestors if base in self.by_class), self.otherwise)
+
+
+class Translate(Protocol):
+    """The translation of one binding: see :meth:`ErrorMap.translate`."""
+
+    def __call__(self, error: BaseException, broker: str, *, written: bool) -> BabelgateError: ...
+
+
+@contextmanager
+def translating(translate: Translate, broker: str, *, written: bool = False) -> Iterator[None]:
+    """Raise the errors of a client in the block as those of this project. ``written``: see :class:`ErrorMap`."""
+    try:
+        yield
+    except BabelgateError:
+        raise
+    except Exception as error:
+        raise translate(error, broker, written=written) from error
 
 
 def nothing_written(error: BrokerError) -> BrokerError:

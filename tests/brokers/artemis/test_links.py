@@ -11,10 +11,10 @@ import pytest
 from babelgate.brokers.artemis.binding import ArtemisBinding
 from babelgate.brokers.artemis.client import ArtemisClient
 from babelgate.brokers.artemis.message import encode
-from babelgate.brokers.artemis.receive import ArtemisReceiver
 from babelgate.brokers.artemis.url import settings_of
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.connect import ConnectPause
+from babelgate.brokers.held import Settler
 from babelgate.clock import now_ms
 from tests.brokers.artemis.harness import destroy, receivers, senders
 from tests.brokers.artemis.server import ArtemisServer
@@ -32,6 +32,13 @@ async def client(artemis: ArtemisServer) -> AsyncIterator[ArtemisClient]:
         yield made
     finally:
         await made.close()
+
+
+async def taken(client: ArtemisClient, queue: str, limit: int, seconds: float) -> list[str]:
+    """The handles of messages."""
+    async with client.receiver(queue) as receiver:
+        arrived = await receiver.pull(limit, asyncio.get_running_loop().time() + seconds)
+        return [f"{receiver.connection.generation}.{each.number}" for each in arrived]
 
 
 async def attached_are(list_links: Callable[[int], list[str]], port: int, queues: Collection[str]) -> None:
@@ -82,14 +89,13 @@ async def test_senders_of_ever_new_queues_are_ended_and_all_messages_are_confirm
 
 async def test_a_sender_whose_messages_wait_stays(client: ArtemisClient, artemis: ArtemisServer) -> None:
     name = uuid.uuid4().hex
-    blocked, receiver = f"blocked.{name}", ArtemisReceiver(client)
+    blocked, settler = f"blocked.{name}", Settler("artemis", 30, client.of_generation)
     waiting = asyncio.create_task(client.send(blocked, [_PAYLOAD] * 2_000))
     for number in range(6):
         assert await client.send(f"many.{name}.{number}", [_PAYLOAD]) == [None]
     assert not waiting.done()
     while not waiting.done():
-        found = await receiver.reserve(blocked, 500, 0.1)
-        await receiver.settle([each.handle for each in found])
+        await settler.ack(await taken(client, blocked, 500, 0.1))
     assert await waiting == [None] * 2_000
 
 
@@ -97,10 +103,9 @@ async def test_receivers_of_ever_new_queues_are_ended_unless_their_deliveries_ar
     client: ArtemisClient, artemis: ArtemisServer
 ) -> None:
     prefix = f"many.{uuid.uuid4().hex}."
-    receiver = ArtemisReceiver(client)
     await client.send(f"{prefix}held", [_PAYLOAD])
-    (held,) = await receiver.reserve(f"{prefix}held", 1, 10)
+    (held,) = await taken(client, f"{prefix}held", 1, 10)
     for number in range(8):
-        assert await receiver.reserve(f"{prefix}{number}", 1, 0) == []
+        assert await taken(client, f"{prefix}{number}", 1, 0) == []
     await attached_are(receivers, artemis.port, [f"{prefix}held", f"{prefix}7"])
-    assert await receiver.settle([held.handle]) == [None]
+    assert await Settler("artemis", 30, client.of_generation).ack([held]) == [None]

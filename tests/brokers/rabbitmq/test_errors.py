@@ -67,32 +67,31 @@ REFUSED = aiormq.ChannelAccessRefused("ACCESS_REFUSED - access to queue 'q' refu
 )
 def test_what_it_becomes(error: Exception, before: type[BabelgateError], after: type[BabelgateError]) -> None:
     for written, expected in ((False, before), (True, after)):
-        translated = translate("rabbit", error, written=written)
+        translated = translate(error, "rabbit", written=written)
         assert type(translated) is expected
         assert translated.broker == "rabbit" and translated.reason
 
 
 def test_an_argument_that_differs_is_explained() -> None:
     text = "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received none"
-    explained = translate("rabbit", aiormq.ChannelPreconditionFailed(text), written=False)
+    explained = translate(aiormq.ChannelPreconditionFailed(text), "rabbit", written=False)
     assert isinstance(explained, BrokerRejected)
     assert "x-queue-type" in explained.reason and "declare: passive" in explained.reason
 
 
 def test_a_refused_login_is_named() -> None:
-    named = translate(
-        "rabbit", aiormq.ProbableAuthenticationError("ACCESS_REFUSED - Login was refused."), written=False
-    )
+    refused = aiormq.ProbableAuthenticationError("ACCESS_REFUSED - Login was refused.")
+    named = translate(refused, "rabbit", written=False)
     assert "login" in named.reason and not named.reason.endswith(".")
 
 
 def test_ones_own_errors_stay_what_they_are() -> None:
     lost = LeaseLost()
-    assert translate("rabbit", lost, written=True) is lost
+    assert translate(lost, "rabbit", written=True) is lost
 
 
 def test_a_class_of_a_later_version_counts_as_its_ancestor() -> None:
     class NewError(aiormq.ChannelAccessRefused):
         pass
 
-    assert type(translate("rabbit", NewError("x"), written=True)) is BrokerRejected
+    assert type(translate(NewError("x"), "rabbit", written=True)) is BrokerRejected

@@ -12,14 +12,15 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from babelgate.brokers.artemis import engine
 from babelgate.brokers.artemis.client import ArtemisClient
 from babelgate.brokers.artemis.dead_letters import ArtemisDeadLetters
+from babelgate.brokers.artemis.errors import translate
+from babelgate.brokers.artemis.links import LARGE_BYTES, Arrived
 from babelgate.brokers.artemis.management import ArtemisManagement
-from babelgate.brokers.artemis.message import encode, read
+from babelgate.brokers.artemis.message import ArtemisMessage, encode, read
 from babelgate.brokers.artemis.projection import projected
-from babelgate.brokers.artemis.receive import ArtemisReceiver
 from babelgate.brokers.artemis.url import ArtemisSettings, settings_of
+from babelgate.brokers.artemis.values import Malformed
 from babelgate.brokers.artemis.warnings import broker_warnings, queue_warnings
 from babelgate.brokers.binding import (
     DeadRecord,
@@ -31,9 +32,10 @@ from babelgate.brokers.binding import (
     Peeked,
     QueueStats,
 )
-from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
+from babelgate.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECONDS, answering, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
+from babelgate.brokers.held import Settler
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock
@@ -85,7 +87,7 @@ class ArtemisBinding:
         pause = ConnectPause()
         self._client = ArtemisClient(name, settings, timeout_seconds, pause)
         self._publishing = ArtemisClient(name, settings, timeout_seconds, pause)
-        self._receiver = ArtemisReceiver(self._client)
+        self._settler = Settler(name, timeout_seconds, self._client.of_generation)
         self._dead_letters = ArtemisDeadLetters(self._client)
         self._management = ArtemisManagement(self._client)
 
@@ -158,19 +160,31 @@ class ArtemisBinding:
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """The ready messages; without any, the first one that comes."""
-        return await self._receiver.reserve(queue.name, limit, wait_seconds)
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait_seconds
+        patience = self.timeout_seconds - GRACE_SECONDS
+        async with (
+            answering(patience, translate, self.name, reason="no answer in time") as bound,
+            self._client.receiver(queue.name) as receiver,
+        ):
+            # A link that has to be attached first takes round trips of its own.
+            bound.reschedule(max(until, clock()) + patience)
+            generation, arrived = receiver.connection.generation, await receiver.pull(limit, until)
+        # From here on the deliveries can be settled, even if this call is cancelled.
+        found = await turns.mapped(_read, arrived, size=lambda each: len(each.raw))
+        return [_delivery(generation, *each) for each in zip(arrived, found, strict=True)]
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Whether each delivery is unsettled, and its connection open."""
-        return self._receiver.outstanding(handles)
+        return self._settler.outstanding(handles)
 
     async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """By a round trip on the connection of the deliveries."""
-        return await self._receiver.prove(handles)
+        return await self._settler.prove(handles)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """Accept; returns when the broker has stored it, OutcomeUnknown where that stays open."""
-        return await self._receiver.settle(handles)
+        return await self._settler.ack(handles)
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
@@ -181,7 +195,7 @@ class ArtemisBinding:
         """
         if delay_seconds:
             raise ValueError("a release with a delay is a copy, published by the gateway")
-        return await self._receiver.settle(handles, engine.MODIFIED if failed else engine.RELEASED, failed=failed)
+        return await self._settler.give_back(handles, failed=failed)
 
     async def queues(self) -> Sequence[str]:
         """The durable anycast queues, without those of dead letters; none where it is denied."""
@@ -250,3 +264,28 @@ class ArtemisBinding:
 
     def _unwritable(self, error: Exception) -> BrokerRejected:
         return BrokerRejected(self.name, str(error).rstrip("."))
+
+
+def _read(arrived: Arrived) -> ArtemisMessage | None:
+    try:
+        return read(arrived.raw)
+    except Malformed:
+        return None
+
+
+def _delivery(generation: str, arrived: Arrived, found: ArtemisMessage | None) -> Delivery:
+    handle = f"{generation}.{arrived.number}"
+    if found is None:
+        # No broker forwards such bytes; they are poison in any case.
+        return Delivery(arrived.raw, handle, 0)
+    return Delivery(
+        found.body,
+        handle,
+        0,
+        found.headers,
+        found.count,
+        found.count > 0,
+        found.carried,
+        unsupported_version=found.version,
+        is_uncounted=len(arrived.raw) >= LARGE_BYTES,
+    )

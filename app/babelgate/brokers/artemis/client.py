@@ -13,9 +13,10 @@ from babelgate.brokers.artemis.errors import translate
 from babelgate.brokers.artemis.links import Link, ReceiverLink, SenderLink, Settlement
 from babelgate.brokers.artemis.url import ArtemisSettings
 from babelgate.brokers.binding import Outcome
-from babelgate.brokers.bounded import within
+from babelgate.brokers.bounded import answering, within
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
-from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from babelgate.brokers.errors import translating
+from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.cache import make_room
@@ -138,7 +139,8 @@ class ArtemisClient:
 
     @asynccontextmanager
     async def receiver(self, queue: str) -> AsyncIterator[ReceiverLink]:
-        """An attached receiver of ``queue`` that no other caller uses. Raises the errors of connecting and attaching.
+        """An attached receiver of ``queue`` that no other caller uses: two of a queue at most, as reserves of it are.
+        Raises the errors of connecting and attaching.
 
         Where the caller fails or is cancelled, what still arrives is given back uncounted.
         """
@@ -170,42 +172,17 @@ class ArtemisClient:
         See :meth:`babelgate.brokers.artemis.connection.ArtemisConnection.receiver`. The block may take
         ``timeout_seconds``. Raises BabelgateError.
         """
-        seconds = self.timeout_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                receiver = (await self.connected()).receiver(queue, copying=copying, selector=selector)
-                try:
-                    yield await attached(receiver)
-                finally:
-                    receiver.close()
-        except TimeoutError:
-            kind = BrokerUnavailable if copying else OutcomeUnknown
-            raise kind(self.broker, f"no answer within {seconds:g} s") from None
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(error, self.broker, written=not copying) from error
+        async with answering(self.timeout_seconds, translate, self.broker, written=not copying):
+            receiver = (await self.connected()).receiver(queue, copying=copying, selector=selector)
+            try:
+                yield await attached(receiver)
+            finally:
+                receiver.close()
 
     async def ping(self) -> None:
         """A round trip. Raises BrokerUnavailable."""
-        try:
+        with translating(translate, self.broker):
             await (await self.connected()).barrier()
-        except Exception as error:
-            raise translate(error, self.broker, written=False) from error
-
-    async def barrier(self) -> str | None:
-        """Wait until the broker has processed all that was settled; the reason where it may not have, else None."""
-        connection = self._connection
-        if connection is None:
-            return "the connection was lost"
-        try:
-            async with asyncio.timeout(self.timeout_seconds):
-                await connection.barrier()
-        except TimeoutError:
-            return f"no answer within {self.timeout_seconds:g} s"
-        except Exception as error:
-            return str(error) or type(error).__name__
-        return None
 
     async def _sender(self, queue: str) -> SenderLink:
         sender = self._senders.get(queue)

@@ -7,13 +7,14 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from babelgate.brokers.artemis import engine, values
 from babelgate.brokers.artemis.engine import lib
 from babelgate.brokers.artemis.errors import ConnectionLost, Refused
 from babelgate.brokers.artemis.links import Arrived, Coordinator, Link, ReceiverLink, SenderLink, Settlement, fail
 from babelgate.brokers.artemis.url import ArtemisSettings
+from babelgate.brokers.held import Held, State
 
 _IDLE_MS = 60_000
 """After so long without a sign of the broker the connection counts as lost. The broker sends one each half of it, and
@@ -21,10 +22,6 @@ asks for the same: https://activemq.apache.org/components/artemis/documentation/
 
 _MAX_FRAME = 65_536
 _TAG_BYTES = 8
-
-State = Literal["held", "acked", "lost"]
-
-_MAX_RELEASED = 10_000
 
 _QUEUE = values.symbol("queue")
 """The capability by which Artemis makes a queue of the type anycast. Its default is multicast, which drops a message
@@ -38,7 +35,7 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 
 
 class ArtemisConnection(asyncio.Protocol):
-    """A connection with one session, and a random ``generation``, which with a number identifies a delivery.
+    """A connection with one session: the :class:`babelgate.brokers.held.Holder` of the deliveries on its links.
 
     All methods are for the event loop's thread. What is to be written in one turn of the loop is one write.
     """
@@ -57,11 +54,9 @@ class ArtemisConnection(asyncio.Protocol):
         self.server_version: str | None = None
         self.ended: Settlement = self.future()
         self._links: dict[Any, Link] = {}
-        self._held: dict[int, tuple[Any, ReceiverLink]] = {}
-        self._last = 0
+        self._held: Held[tuple[Any, ReceiverLink]] = Held()
+        self._number = 0
         self._tag = 0
-        self._released: set[int] = set()
-        self._forgotten = 0
         self._socket: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._flushing = False
@@ -177,8 +172,9 @@ class ArtemisConnection(asyncio.Protocol):
             self._socket.abort()
         for link in list(self._links.values()):
             link.detached(error)
-        for each in (self._links, self._held, self.sent):
-            cast(dict[Any, Any], each).clear()
+        self._links.clear()
+        self._held.clear()
+        self.sent.clear()
         fail(self.opened, error)
         if not self.ended.done():
             self.ended.set_result(None)
@@ -239,9 +235,7 @@ class ArtemisConnection(asyncio.Protocol):
     def detach(self, link: Link) -> None:
         """End ``link``; the broker takes back its unsettled deliveries."""
         if self._links.pop(link.impl, None) is not None:
-            for number in [number for number, (_, receiver) in self._held.items() if receiver is link]:
-                del self._held[number]
-                self._remember_released(number)
+            self._held.returned(self._held.where(lambda held: held[1] is link))
             lib.pn_link_close(link.impl)
             lib.pn_link_free(link.impl)
             self.flush()
@@ -254,28 +248,25 @@ class ArtemisConnection(asyncio.Protocol):
     # Deliveries.
 
     def state(self, number: int) -> State:
-        """The state of a delivery. Acked ones are not stored: one in no other state was acked."""
-        if number in self._held:
-            return "held"
-        if number > self._last or number <= self._forgotten or number in self._released:
-            return "lost"
-        return "acked"
+        """The state of a delivery."""
+        return self._held.state(number)
 
-    def settle(self, numbers: Sequence[int], outcome: int, *, failed: bool = False) -> None:
-        """Write the outcome of held deliveries. The broker does not answer it; see :meth:`barrier`."""
-        for number in numbers:
-            delivery, receiver = self._held.pop(number)
+    def accept(self, numbers: Sequence[int]) -> None:
+        """Write that held deliveries are done. The broker does not answer it; see :meth:`barrier`."""
+        self._settle(self._held.acked(numbers), engine.ACCEPTED)
+
+    def give_back(self, numbers: Sequence[int], *, failed: bool = False) -> None:
+        """Return held deliveries to their places in the queue: as ``released``, or as ``modified`` with
+        delivery-failed, which the broker counts."""
+        self._settle(self._held.returned(numbers), engine.MODIFIED if failed else engine.RELEASED)
+
+    def _settle(self, ended: Sequence[tuple[Any, ReceiverLink]], outcome: int) -> None:
+        for delivery, receiver in ended:
             receiver.outstanding -= 1
-            engine.settle(delivery, outcome, failed=failed)
-            if outcome != engine.ACCEPTED:
-                self._remember_released(number)
+            engine.settle(delivery, outcome)
             if receiver.abandoned and not receiver.outstanding:
                 receiver.close()
         self.flush()
-
-    def give_back(self, numbers: Sequence[int]) -> None:
-        """Return held deliveries to their places in the queue, uncounted."""
-        self.settle(numbers, engine.RELEASED)
 
     async def barrier(self) -> None:
         """Wait for a round trip: the broker has processed, and stored, what was written before. Calls in one turn of
@@ -286,13 +277,6 @@ class ArtemisConnection(asyncio.Protocol):
             self._barrier = self.future()
             self.flush()
         await asyncio.shield(self._barrier)
-
-    def _remember_released(self, number: int) -> None:
-        self._released.add(number)
-        if len(self._released) > _MAX_RELEASED:
-            # Forgotten ones count as lost: their messages may have been delivered again.
-            self._forgotten = max(self._released)
-            self._released.clear()
 
     # The engine's events.
 
@@ -361,10 +345,10 @@ class ArtemisConnection(asyncio.Protocol):
             engine.settle(delivery, engine.RELEASED)
             self.flush()
         else:
-            self._last += 1
-            self._held[self._last] = delivery, link
+            self._number += 1
+            self._held.hold(self._number, (delivery, link))
             link.outstanding += 1
-        arrived = Arrived(self._last, raw)
+        arrived = Arrived(self._number, raw)
         if link.on_arrival is not None:
             link.on_arrival(arrived)
         elif not link.abandoned:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from babelgate import envelope
-from babelgate.brokers.artemis import engine
 from babelgate.brokers.artemis.client import ArtemisClient
 from babelgate.brokers.artemis.links import Arrived
 from babelgate.brokers.artemis.message import ArtemisMessage, identity, read, selector_of
@@ -89,7 +88,7 @@ class ArtemisDeadLetters:
             async with self._client.temporary(queue) as receiver:
                 await receiver.drained(_PAGE)
                 found = [each.number for each in receiver.take()]
-                receiver.connection.settle(found, engine.ACCEPTED)
+                receiver.connection.accept(found)
                 await receiver.connection.barrier()
                 count += len(found)
                 if len(found) < _PAGE:
@@ -119,7 +118,7 @@ class ArtemisDeadLetters:
                 searched += len(arrived)
                 is_last = len(arrived) < count
                 numbers = await _match(arrived, wanted, taken)
-                receiver.connection.settle(numbers, engine.ACCEPTED)
+                receiver.connection.accept(numbers)
             await receiver.connection.barrier()
         return taken
 

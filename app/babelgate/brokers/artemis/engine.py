@@ -95,10 +95,10 @@ def copying(source: Any) -> None:
     lib.pn_terminus_set_distribution_mode(source, _COPY)
 
 
-def settle(delivery: Any, outcome: int, *, failed: bool = False) -> None:
-    """Settle a received delivery. ``failed``: a MODIFIED one counts as a failed delivery."""
+def settle(delivery: Any, outcome: int) -> None:
+    """Settle a received delivery. A MODIFIED one counts as a failed delivery."""
     if outcome == MODIFIED:
-        lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), failed)
+        lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
     lib.pn_delivery_update(delivery, outcome)
     lib.pn_delivery_settle(delivery)
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from babelgate.brokers.artemis import engine, values
 from babelgate.brokers.artemis.engine import lib
 from babelgate.brokers.artemis.errors import ConnectionLost, NotSent, Refused
+from babelgate.brokers.held import Holder
 
 _VALUE, _DISCHARGE, _DECLARED = 0x77, 0x32, 0x33
 _DECLARE = values.described(_VALUE, values.described(0x31, values.sequence([])))
@@ -44,7 +45,7 @@ class Arrived(Struct, frozen=True):
     raw: bytes
 
 
-class LinkOwner(Protocol):
+class LinkOwner(Holder, Protocol):
     """The connection of a link, as links use it; see
     :class:`babelgate.brokers.artemis.connection.ArtemisConnection`."""
 
@@ -62,15 +63,6 @@ class LinkOwner(Protocol):
 
     def detach(self, link: Link) -> None:
         """End ``link``."""
-
-    def settle(self, numbers: Sequence[int], outcome: int, *, failed: bool = False) -> None:
-        """Write the outcome of held deliveries."""
-
-    def give_back(self, numbers: Sequence[int]) -> None:
-        """Return held deliveries to their places in the queue, uncounted."""
-
-    async def barrier(self) -> None:
-        """Wait until the broker has stored what was settled before."""
 
 
 def fail(future: Settlement, error: Exception) -> None:
@@ -299,7 +291,18 @@ class ReceiverLink(Link):
                 timer.cancel()
             pause *= 2
 
-    async def one(self, until: float) -> None:
+    async def pull(self, limit: int, until: float) -> list[Arrived]:
+        """At most ``limit`` messages, as soon as there is one; none at the loop's time ``until``.
+
+        The broker drains the link: it sends what there is, and gives back the rest of the credit. Without a message the
+        link gives credit for one, which it takes back at the end of the wait.
+        """
+        await self.drained(limit, enough_at=until)
+        if not self.arrived and asyncio.get_running_loop().time() < until:
+            await self._one(until)
+        return self.take()
+
+    async def _one(self, until: float) -> None:
         """Give credit for one message; returns when it has arrived, or at the loop's time ``until``."""
         self._check()
         self.give(1)

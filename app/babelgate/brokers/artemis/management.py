@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from babelgate.brokers.artemis import engine, values
+from babelgate.brokers.artemis import values
 from babelgate.brokers.artemis.client import ArtemisClient, attached
 from babelgate.brokers.artemis.connection import ArtemisConnection
 from babelgate.brokers.artemis.errors import ConnectionLost, Refused, translate
 from babelgate.brokers.artemis.links import Arrived, ReceiverLink, SenderLink
 from babelgate.brokers.artemis.message import read
 from babelgate.brokers.binding import DeliveryLimit
-from babelgate.errors import BrokerUnavailable, OutcomeUnknown
+from babelgate.brokers.bounded import answering
 
 _ADDRESS = "activemq.management"
 _CREDIT = 1_000
@@ -82,7 +82,7 @@ class _Channel:
 
     def _arrived(self, arrived: Arrived) -> None:
         reply = read(arrived.raw)
-        self.connection.settle([arrived.number], engine.ACCEPTED)
+        self.connection.accept([arrived.number])
         self.replies.give(1)
         waiting = self.waiting.get(values.text_of(values.decode(reply.carried.fields.get(5, values.NULL))) or "")
         if waiting is not None and not waiting.done():
@@ -168,23 +168,18 @@ class ArtemisManagement:
             return None
         seconds = self._client.timeout_seconds
         channel = None
-        try:
-            async with asyncio.timeout(seconds):
+        async with answering(seconds, translate, self._client.broker, written=writes):
+            try:
                 channel = await self._opened()
                 return await channel.call(resource, body, properties)
-        except Refused:
-            self._channel = None
-            self._denied_until = loop.time() + _ASK_AGAIN_SECONDS
-            return None
-        except TimeoutError:
-            kind = OutcomeUnknown if writes else BrokerUnavailable
-            raise kind(self._client.broker, f"no answer within {seconds:g} s") from None
-        except Exception as error:
-            raise translate(error, self._client.broker, written=writes) from error
-        finally:
-            # The last of the calls that were denied together.
-            if channel is not None and channel is not self._channel and not channel.waiting:
-                channel.close()
+            except Refused:
+                self._channel = None
+                self._denied_until = loop.time() + _ASK_AGAIN_SECONDS
+                return None
+            finally:
+                # The last of the calls that were denied together.
+                if channel is not None and channel is not self._channel and not channel.waiting:
+                    channel.close()
 
     async def _opened(self) -> _Channel:
         async with self._opening:

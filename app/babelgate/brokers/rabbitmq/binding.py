@@ -17,6 +17,8 @@ from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
+from babelgate.brokers.errors import translating
+from babelgate.brokers.held import Settler
 from babelgate.brokers.options import TIMEOUT_SECONDS, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.rabbitmq import frames
@@ -31,7 +33,6 @@ from babelgate.brokers.rabbitmq.options import RabbitQueue, queue_of
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
 from babelgate.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from babelgate.brokers.rabbitmq.receive import QueueReceivers
-from babelgate.brokers.rabbitmq.settle import ChannelSettler
 from babelgate.brokers.rabbitmq.stats import StatsChannel
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES
 from babelgate.brokers.rabbitmq.topology import Declare, Declarer
@@ -111,7 +112,7 @@ class RabbitBinding:
         )
         declarer = Declarer(consuming, locks)
         self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
-        self._settler = ChannelSettler(name, self._channels, timeout_seconds)
+        self._settler = Settler(name, timeout_seconds, self._channels.of_generation)
         self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
         self._dead_letters = DeadLetterQueues(consuming, self._isolated, self._background.start, timeout_seconds)
         endpoint = parameters.management
@@ -146,7 +147,7 @@ class RabbitBinding:
         """Disconnect; the broker requeues unsettled deliveries."""
         self._receivers.close()
         self._dead_letters.close()
-        await self._settler.flush()
+        await self._channels.flush()
         connections = self._publish_connection, self._consume_connection, self._isolated
         await asyncio.gather(*(each.close() for each in connections))
         await self._channels.close()
@@ -187,10 +188,8 @@ class RabbitBinding:
             made = await turns.run(profile.message, message, size=len(message.body))
         except Exception as error:
             raise self._unwritable(error) from error
-        try:
+        with translating(translate, self.name):
             return [await turns.run(frames.projection, made, profile.assigned, size=len(made.body))]
-        except Exception as error:
-            raise translate(self.name, error, written=False) from error
 
     def _unwritable(self, error: Exception) -> BrokerRejected:
         reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
@@ -244,7 +243,7 @@ class RabbitBinding:
         """Return messages to their places. Raises ValueError for ``failed`` or a delay, which AMQP cannot do."""
         if failed or delay_seconds:
             raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
-        return await self._settler.release(handles)
+        return await self._settler.give_back(handles)
 
     async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """By a round trip on the channels of the deliveries."""

@@ -22,6 +22,7 @@ from aiormq.exceptions import ChannelClosed
 from msgspec import Struct
 from pamqp import commands as spec
 
+from babelgate.brokers.held import HolderEnded
 from babelgate.brokers.rabbitmq import frames
 from babelgate.brokers.rabbitmq.confirms import Batch, Confirms
 from babelgate.brokers.rabbitmq.incoming import (
@@ -52,7 +53,7 @@ class ChannelMessage(Struct, frozen=True):
     left: int = 0
 
 
-class ChannelGone(Exception):
+class ChannelGone(HolderEnded):
     """The channel or its connection ended before the answer; text and ``__cause__`` give the broker's reason."""
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from aiormq.exceptions import ChannelPreconditionFailed
 
+from babelgate.brokers.held import Held, State
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.errors import reason_of
 from babelgate.observe.logs import get_logger
@@ -29,8 +31,6 @@ IDLE_SECONDS = 60.0
 _MAX_QUEUES = 10_000
 """Queues whose channel is remembered, of about 500 bytes each. One that is forgotten is assigned a channel again."""
 
-_MAX_RELEASED = 10_000
-
 _TIMED_OUT = re.compile("delivery acknowledgement on channel .* timed out")
 """What RabbitMQ says when it closes a channel: https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
 
@@ -40,13 +40,14 @@ _ADVICE = (
 )
 _MAX_LOGGED = 10
 
-log = get_logger(__name__)
+_UNDER_WAY_SECONDS = 0.2
+"""How long the broker may keep acks on a channel until the replicas of a quorum queue agree on earlier ones."""
 
-State = Literal["held", "acked", "lost"]
+log = get_logger(__name__)
 
 
 class ReceivingChannel:
-    """A channel, and the delivery tags handed out on it that are not settled.
+    """A channel, and the delivery tags handed out on it that are not settled: a :class:`babelgate.brokers.held.Holder`.
 
     A tag must be settled at most once: the broker closes a channel that settles a tag twice and requeues all of its
     deliveries. ``watchers`` are called when the channel ends. ``alone``: only one queue uses the channel and its
@@ -56,47 +57,41 @@ class ReceivingChannel:
     def __init__(self, channel: Channel, alone: bool = False) -> None:
         self.channel = channel
         self.alone = alone
-        self.outstanding: set[int] = set()
+        self.held: Held[None] = Held()
         self.used_at = 0.0
+        self.settled_at = -math.inf
         self.consuming = asyncio.Lock()
         """Locked from ``basic.qos`` to ``basic.consume``, because the first sets the prefetch of the second."""
         self.watchers: set[Callable[[], None]] = set()
-        self._released: set[int] = set()
-        self._highest = 0
-        self._forgotten = 0
         channel.rpc.closing.add_done_callback(self._ended)
 
     def handle(self, tag: int) -> str:
         """Register ``tag`` as handed out; its handle."""
-        self.outstanding.add(tag)
-        self._highest = max(self._highest, tag)
+        self.held.hold(tag, None)
         return f"{self.channel.generation}.{tag}"
 
     def state(self, tag: int) -> State:
-        """The state of a delivery. Acked tags are not stored: a tag in no other state was acked."""
-        if tag in self.outstanding:
-            return "held"
-        if tag > self._highest or tag <= self._forgotten or tag in self._released:
-            return "lost"
-        return "acked"
+        return self.held.state(tag)
 
-    def ack(self, tags: Sequence[int]) -> None:
-        """Write acks of outstanding tags. Raises ChannelGone."""
+    def accept(self, tags: Sequence[int]) -> None:
+        """Write acks of held tags. Raises ChannelGone."""
         self.channel.ack(tags)
-        self.outstanding.difference_update(tags)
+        self.held.acked(tags)
+        self.settled_at = asyncio.get_running_loop().time()
 
-    def release(self, tags: Sequence[int]) -> None:
-        """Write that outstanding tags go back to their queue. Raises ChannelGone."""
+    def give_back(self, tags: Sequence[int], *, failed: bool = False) -> None:
+        """Write that held tags go back to their places, uncounted: AMQP cannot count. Raises ChannelGone."""
+        assert not failed
         self.channel.requeue(tags)
-        self.outstanding.difference_update(tags)
-        self._released.update(tags)
-        if len(self._released) > _MAX_RELEASED:
-            # Forgotten tags count as lost: their messages may have been delivered again.
-            self._forgotten = max(self._released)
-            self._released.clear()
+        self.held.returned(tags)
+        self.settled_at = asyncio.get_running_loop().time()
+
+    async def barrier(self) -> None:
+        """Wait until the broker has read what was written before. Raises ChannelGone."""
+        await self.channel.barrier()
 
     def _ended(self, _: object) -> None:
-        self.outstanding.clear()
+        self.held.clear()
         for watcher in list(self.watchers):
             watcher()
 
@@ -148,6 +143,11 @@ class ChannelPool:
             self._by_queue.move_to_end(queue)
         receiving.used_at = asyncio.get_running_loop().time()
         return receiving
+
+    async def flush(self) -> None:
+        """Wait at most 0.2 s until written acks have reached the queues: a quorum queue delays those past 32."""
+        settled_at = max((each.settled_at for each in self._by_generation.values()), default=-math.inf)
+        await asyncio.sleep(max(0.0, settled_at + _UNDER_WAY_SECONDS - asyncio.get_running_loop().time()))
 
     async def close(self) -> None:
         """Forget all channels; closing the connection requeues unsettled deliveries."""
@@ -220,19 +220,10 @@ class ChannelPool:
         self._sweep = None
         long_ago = loop.time() - self._idle_seconds
         for receiving in list(self._by_generation.values()):
-            if receiving.outstanding or receiving.watchers:
+            if receiving.held or receiving.watchers:
                 continue
             if receiving.used_at < long_ago:
                 self._drop(receiving)
                 self._closing.start(receiving.channel.close())
         if self._by_generation:
             self._sweep = loop.call_later(self._idle_seconds / 2, self._close_idle)
-
-
-def by_generation(handles: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
-    """``(position, tag)`` of each handle, by the generation of its channel."""
-    grouped: dict[str, list[tuple[int, int]]] = {}
-    for position, handle in enumerate(handles):
-        generation, _, tag = handle.partition(".")
-        grouped.setdefault(generation, []).append((position, int(tag)))
-    return grouped

@@ -15,6 +15,7 @@ from yarl import URL
 
 from babelgate.brokers.bounded import within
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
+from babelgate.brokers.errors import translating
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.errors import reason_of, translate
@@ -113,10 +114,8 @@ class AmqpConnection:
             raise BrokerUnavailable(broker=self.broker, reason=f"all {self.channel_max} channels are in use")
         # aiormq would continue from the highest number in use, beyond the server's limit.
         number = next(free for free in range(1, self.channel_max + 1) if free not in used)
-        try:
+        with translating(translate, self.broker):
             return await Channel.open(connection, reader, number, confirms=confirms)
-        except Exception as error:
-            raise translate(self.broker, error, written=False) from error
 
     async def close(self) -> None:
         """Disconnect with AMQP's close handshake; idempotent; at most 5 s. A later call connects again."""
@@ -184,7 +183,7 @@ class AmqpConnection:
             if transport.reader is not None and isinstance(error, InvalidFrameError) and transport.reader.closed:
                 # aiormq reports an unexpected frame; it was the broker's connection.close, with its reason.
                 raise BrokerUnavailable(broker=self.broker, reason=transport.reader.closed.rstrip(".")) from error
-            raise translate(self.broker, error, written=False) from error
+            raise translate(error, self.broker, written=False) from error
         assert transport.reader is not None
         return connection, transport.reader
 

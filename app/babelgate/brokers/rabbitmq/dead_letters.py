@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from babelgate import envelope
 from babelgate.brokers.binding import DeadRecord
+from babelgate.brokers.bounded import answering
 from babelgate.brokers.cursor import decode, encode
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
@@ -23,7 +24,7 @@ from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, purged
 from babelgate.brokers.rabbitmq.profile import Profile
 from babelgate.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
-from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from babelgate.errors import BabelgateError
 from babelgate.runtime import turns
 
 _LINGER_SECONDS = 1.0
@@ -317,21 +318,16 @@ class DeadLetterQueues:
         dead_queue = self._dead_queues.setdefault(queue, _DeadLetterQueue())
         dead_queue.users += 1
         try:
-            async with asyncio.timeout(self._timeout_seconds), dead_queue.lock:
+            async with (
+                answering(self._timeout_seconds, translate, self._connection.broker, written=writes),
+                dead_queue.lock,
+            ):
                 if dead_queue.timer is not None:
                     dead_queue.timer.cancel()
                 try:
                     yield dead_queue
                 finally:
                     self._linger(dead_queue, queue)
-        except TimeoutError:
-            reason = f"no answer within {self._timeout_seconds:g} s"
-            kind = OutcomeUnknown if writes else BrokerUnavailable
-            raise kind(broker=self._connection.broker, reason=reason) from None
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(self._connection.broker, error, written=writes) from error
         finally:
             dead_queue.users -= 1
             if not dead_queue.users and dead_queue.browser is None:

@@ -85,7 +85,7 @@ _DECLARED_DIFFERENTLY = (
 _REFUSED_LOGIN = "the login was refused: {reason}"
 
 
-def translate(broker: str, error: BaseException, *, written: bool) -> BabelgateError:
+def translate(error: BaseException, broker: str, *, written: bool) -> BabelgateError:
     """See :meth:`babelgate.brokers.errors.ErrorMap.translate`."""
     cause = error.__cause__ if isinstance(error, ChannelGone) and not written else None
     # Where nothing was written, the broker closed the channel because of this call.

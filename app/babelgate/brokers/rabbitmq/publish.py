@@ -145,7 +145,7 @@ class ConfirmedPublisher:
                     written.append((chosen, channel.publish([messages[index] for index in chosen])))
                 except ChannelGone as error:
                     for index in chosen:
-                        outcomes[index] = translate(self._connection.broker, error, written=False)
+                        outcomes[index] = translate(error, self._connection.broker, written=False)
             if not written and messages:
                 raise next(outcome for outcome in outcomes if outcome is not None)
             for _, batch in written:
@@ -224,8 +224,8 @@ class ConfirmedPublisher:
             if (refusal := self._sizes.refusal(len(message.body))) is not None:
                 return refusal
             if offends(error.__cause__, message):
-                return translate(broker, error, written=False)
-        return translate(broker, error, written=True)
+                return translate(error, broker, written=False)
+        return translate(error, broker, written=True)
 
     def _recover(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from aiormq.exceptions import ChannelNotFoundEntity
 
 from babelgate.brokers.binding import Delivery
-from babelgate.brokers.bounded import GRACE_SECONDS
+from babelgate.brokers.bounded import GRACE_SECONDS, answering
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import ChannelGone, ChannelMessage
 from babelgate.brokers.rabbitmq.channel_pool import MAX_CHANNELS, ChannelPool, ReceivingChannel
@@ -324,25 +324,17 @@ class QueueReceivers:
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`babelgate.brokers.binding.Binding.reserve`. Tries once more without the queue or a channel."""
         until = asyncio.get_running_loop().time() + wait_seconds
-        try:
-            async with asyncio.timeout(wait_seconds + self._timeout_seconds - GRACE_SECONDS):
-                try:
-                    receiving, arrived = await self._take(queue, limit, until)
-                except BabelgateError:
-                    raise
-                except Exception as error:
-                    if any(
-                        isinstance(each, ConsumerEnded | ChannelNotFoundEntity) for each in (error, error.__cause__)
-                    ):
-                        self._declarer.forget(queue.profile.topology)
-                        self._trust.forget(queue.profile.queue)
-                    receiving, arrived = await self._take(queue, limit, until)
-        except TimeoutError:
-            raise BrokerUnavailable(broker=self._broker, reason="no answer in time") from None
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(self._broker, error, written=False) from error
+        seconds = wait_seconds + self._timeout_seconds - GRACE_SECONDS
+        async with answering(seconds, translate, self._broker, reason="no answer in time"):
+            try:
+                receiving, arrived = await self._take(queue, limit, until)
+            except BabelgateError:
+                raise
+            except Exception as error:
+                if any(isinstance(each, ConsumerEnded | ChannelNotFoundEntity) for each in (error, error.__cause__)):
+                    self._declarer.forget(queue.profile.topology)
+                    self._trust.forget(queue.profile.queue)
+                receiving, arrived = await self._take(queue, limit, until)
         # From here on the deliveries can be settled, even if this call is cancelled.
         handles = [receiving.handle(each.tag) for each in arrived]
         read = await turns.mapped(queue.profile.read, [each.message for each in arrived], size=lambda m: len(m.body))

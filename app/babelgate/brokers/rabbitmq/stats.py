@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from aiormq.exceptions import ChannelNotFoundEntity
 
 from babelgate.brokers.bounded import within
+from babelgate.brokers.errors import translating
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, purged
-from babelgate.errors import BabelgateError, OutcomeUnknown
+from babelgate.errors import OutcomeUnknown
 
 Answer = TypeVar("Answer")
 
@@ -48,16 +50,11 @@ class StatsChannel:
         """Remove the ready messages; their number. Raises OutcomeUnknown without an answer in ``timeout_seconds``,
         BrokerUnavailable when nothing was removed, and UnsupportedByBroker for a stream."""
         broker, until = self._connection.broker, asyncio.get_running_loop().time() + self._timeout_seconds
-        try:
+        with translating(translate, broker, written=True), suppress(ChannelNotFoundEntity):
             channel = await within(self._timeout_seconds, broker, self._isolated.of_existing(queue))
             left = until - asyncio.get_running_loop().time()
             return await within(left, broker, purged(channel, queue), late=OutcomeUnknown)
-        except ChannelNotFoundEntity:
-            return 0
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(broker, error, written=True) from error
+        return 0
 
     async def _ready(self, queues: Iterable[str]) -> list[int]:
         return [await self._call(partial(_count, queue)) for queue in queues]
@@ -65,14 +62,10 @@ class StatsChannel:
     async def _call(self, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
         """The answer of ``call`` on the channel; translates errors of the AMQP library."""
         async with self._lock:
-            try:
+            with translating(translate, self._connection.broker):
                 if self._channel is None or not self._channel.is_open:
                     self._channel = await self._connection.channel()
                 return await call(self._channel)
-            except BabelgateError:
-                raise
-            except Exception as error:
-                raise translate(self._connection.broker, error, written=False) from error
 
 
 async def _count(queue: str, channel: Channel) -> int:

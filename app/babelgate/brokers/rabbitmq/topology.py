@@ -139,7 +139,7 @@ class Declarer:
             hint = " (declare: active would create it)" if mode == "passive" else ""
             raise BrokerRejected(broker=self._connection.broker, reason=f"{error.args[0]}{hint}") from error
         except Exception as error:
-            raise translate(self._connection.broker, error, written=False) from error
+            raise translate(error, self._connection.broker, written=False) from error
         return channel
 
     async def _declare_queue(self, channel: Channel, queue: QueueDeclaration) -> Channel:
