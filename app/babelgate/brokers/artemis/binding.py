@@ -36,6 +36,7 @@ from babelgate.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECO
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
 from babelgate.brokers.held import Settler
+from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock
@@ -199,8 +200,7 @@ class ArtemisBinding:
 
     async def queues(self) -> Sequence[str]:
         """The durable anycast queues, without those of dead letters; none where it is denied."""
-        names = set(await self._management.queues() or ())
-        return sorted(name for name in names if name.removesuffix(_DEAD_SUFFIX) not in names - {name})
+        return queue_names(await self._management.queues() or (), _DEAD_SUFFIX)
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Counts where the credentials may ask the broker's management address."""

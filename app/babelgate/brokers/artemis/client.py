@@ -227,21 +227,17 @@ class ArtemisClient:
         raise errors[0]
 
     async def _connect_to(self, host: str, port: int) -> ArtemisConnection:
-        connection = None
-        try:
+        with translating(translate, self.broker):
             tls = self._settings.tls
             context = None if tls is None else tls.context()
             connection = ArtemisConnection(self._settings, host, self._lost)
-            made = connection
-            await asyncio.get_running_loop().create_connection(lambda: made, host, port, ssl=context)
-            await asyncio.shield(connection.opened)
-            return connection
-        except BaseException as error:
-            if connection is not None:
+            try:
+                await asyncio.get_running_loop().create_connection(lambda: connection, host, port, ssl=context)
+                await asyncio.shield(connection.opened)
+            except BaseException:
                 connection.abort("connecting has failed")
-            if not isinstance(error, Exception):
                 raise
-            raise translate(error, self.broker, written=False) from error
+            return connection
 
     def _lost(self, connection: ArtemisConnection, error: Exception) -> None:
         if self._connection is connection:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import httpx
 
 from babelgate.brokers.bounded import within
+from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.errors import translate
 from babelgate.brokers.pulsar.publish import SUBSCRIPTION
@@ -60,12 +61,8 @@ class PulsarAdmin:
         if client.settings.admin_url is None:
             call.close()
             return None
-        try:
+        with translating(translate, client.broker):
             return await within(client.timeout_seconds, client.broker, call)
-        except BrokerUnavailable:
-            raise
-        except Exception as error:
-            raise translate(error, client.broker, written=False) from error
 
     async def close(self) -> None:
         """Disconnect; idempotent."""

@@ -14,6 +14,8 @@ from babelgate import envelope
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
 from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.errors import translating
+from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.pulsar.admin import PulsarAdmin, TopicLosses
@@ -129,13 +131,12 @@ class PulsarBinding:
 
     async def ping(self) -> None:
         """The protocol's own."""
-        try:
-            await within(PING_SECONDS, self.name, self._ping())
-        except BabelgateError:
-            self._receiving.doubt()
-            raise
-        except Exception as error:
-            raise translate(error, self.name, written=False) from error
+        with translating(translate, self.name):
+            try:
+                await within(PING_SECONDS, self.name, self._ping())
+            except BabelgateError:
+                self._receiving.doubt()
+                raise
 
     async def warnings(self) -> Sequence[str]:
         """None: a broker confirms what its bookies have stored. See :meth:`queue_warnings`."""
@@ -227,8 +228,7 @@ class PulsarBinding:
         """The topics of the namespace, without those of dead letters."""
         prefix = f"persistent://{self._settings.namespace}/"
         found = await within(self.timeout_seconds, self.name, self._receiving.topics())
-        names = {topic.removeprefix(prefix).partition(PARTITION)[0] for topic in found}
-        return sorted(name for name in names if name.removesuffix(DEAD_SUFFIX) not in names - {name})
+        return queue_names((topic.removeprefix(prefix).partition(PARTITION)[0] for topic in found), DEAD_SUFFIX)
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Counts of the admin interface, where there is one. A delayed message counts as such only while a consumer

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 from babelgate.brokers.binding import DeadRecord, Delivery
 from babelgate.brokers.bounded import within
+from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
 from babelgate.brokers.pulsar.consumer import Entry, Handle, TopicConsumer
 from babelgate.brokers.pulsar.errors import translate
@@ -121,12 +122,8 @@ class PulsarBrowser:
         found: list[str] = []
         for topic in await client.partitions(queue.topic, create=False):
             partition = topic[len(queue.topic) :].removeprefix(PARTITION)
-            try:
+            with translating(translate, client.broker):
                 places = await within(client.timeout_seconds, client.broker, self._places(topic, now))
-            except BabelgateError:
-                raise
-            except Exception as error:
-                raise translate(error, client.broker, written=False) from error
             found += [f"{place.ledger}-{place.entry}--{partition}-0-0-0" for place in places]
         return found
 

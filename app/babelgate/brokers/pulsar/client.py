@@ -14,6 +14,7 @@ import httpx
 
 from babelgate.brokers.bounded import within
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
+from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import NOT_FOUND, PulsarError, translate
@@ -140,18 +141,17 @@ class PulsarClient:
         now = time.monotonic()
         known = self._partitions.get(topic)
         if known is None or known[0] <= now:
-            try:
-                connection = await self.service()
-                answer = await connection.request(
-                    wire.PARTITIONS,
-                    lambda request: wire.text(1, topic) + wire.number(2, request) + wire.number(6, int(create)),
-                )
-            except PulsarError as error:
-                if error.code in NOT_FOUND and not create:
-                    return []
-                raise translate(error, self.broker, written=False) from error
-            except Exception as error:
-                raise translate(error, self.broker, written=False) from error
+            with translating(translate, self.broker):
+                try:
+                    connection = await self.service()
+                    answer = await connection.request(
+                        wire.PARTITIONS,
+                        lambda request: wire.text(1, topic) + wire.number(2, request) + wire.number(6, int(create)),
+                    )
+                except PulsarError as error:
+                    if error.code in NOT_FOUND and not create:
+                        return []
+                    raise
             known = now + _PARTITIONS_SECONDS, answer.get(1, 0)
             self._partitions.keep(topic, known)
         count = known[1]
@@ -159,13 +159,11 @@ class PulsarClient:
 
     async def topics(self) -> list[str]:
         """The persistent topics of the namespace, each partition by itself. Raises BabelgateError."""
-        try:
+        with translating(translate, self.broker):
             connection = await self.service()
             answer = await connection.request(
                 wire.TOPICS, lambda request: wire.number(1, request) + wire.text(2, self.settings.namespace)
             )
-        except Exception as error:
-            raise translate(error, self.broker, written=False) from error
         return [topic.decode() for topic in answer.get(wire.REPEATED, ())]
 
     def reopen(self) -> None:
@@ -233,13 +231,11 @@ class PulsarClient:
         self._token_ends = time.monotonic() + max(lasts - _FRESH_SECONDS, lasts / 2)
 
     async def _asked(self, connection: PulsarConnection, topic: str, authoritative: bool) -> wire.Fields:
-        try:
+        with translating(translate, self.broker):
             return await connection.request(
                 wire.LOOKUP,
                 lambda request: wire.text(1, topic) + wire.number(2, request) + wire.number(3, int(authoritative)),
             )
-        except Exception as error:
-            raise translate(error, self.broker, written=False) from error
 
     def _address(self, url: str, through_service: bool) -> _Address:
         if through_service:
@@ -272,12 +268,8 @@ class PulsarClient:
 
     async def _dial(self, address: _Address) -> PulsarConnection:
         """A new connection. Raises BabelgateError."""
-        try:
+        with translating(translate, self.broker):
             return await within(CONNECT_SECONDS, self.broker, self._opened(address))
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(error, self.broker, written=False) from error
 
     def _make(self) -> PulsarConnection:
         connection = PulsarConnection(self.credentials)

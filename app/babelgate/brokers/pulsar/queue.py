@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from babelgate.brokers.binding import Delivery, Outcome
+from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.consumer import Handle, Taken, TopicConsumer
 from babelgate.brokers.pulsar.consumers import QueueConsumers
-from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
+from babelgate.brokers.pulsar.errors import translate
 from babelgate.brokers.pulsar.receive import PermitReceiver
 from babelgate.brokers.pulsar.settle import Publish, QueueSettler
 from babelgate.brokers.pulsar.url import PulsarQueue
@@ -70,11 +71,9 @@ class ReceivingQueue:
 
     async def backlog(self) -> int:
         """How many entries are not acknowledged, of all consumers. Raises BabelgateError."""
-        try:
+        with translating(translate, self._consumers.client.broker):
             await self._consumers.listen()
             return sum(counts.backlog for _, counts in await self._consumers.counts())
-        except (PulsarError, ConnectionEnded) as error:
-            raise translate(error, self._consumers.client.broker, written=False) from error
 
     @property
     def held(self) -> int:

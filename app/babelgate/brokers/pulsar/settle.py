@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.bounded import within
-from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.errors import failure_for_each, translating
 from babelgate.brokers.pulsar.consumer import Handle, Taken, TopicConsumer
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import translate
@@ -196,14 +196,9 @@ class QueueSettler:
             return await call
 
         client = self._consumers.client
-        try:
-            return await within(
-                client.timeout_seconds, client.broker, run(), OutcomeUnknown if written else BrokerUnavailable
-            )
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(error, client.broker, written=written) from error
+        late = OutcomeUnknown if written else BrokerUnavailable
+        with translating(translate, client.broker, written=written):
+            return await within(client.timeout_seconds, client.broker, run(), late)
 
 
 def _copy(message: ReadMessage, redeliveries: int) -> Outgoing:

@@ -13,6 +13,7 @@ from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from babelgate.brokers.bounded import within
+from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
 
@@ -110,16 +111,15 @@ class ServiceBusAdmin:
         async def call() -> Result:
             return await read(self._made())
 
-        try:
-            return await within(connections.timeout_seconds, connections.broker, call())
-        except ClientAuthenticationError:
-            return None
-        except HttpResponseError as error:
-            if error.status_code in _DENIED:
+        with translating(translate, connections.broker):
+            try:
+                return await within(connections.timeout_seconds, connections.broker, call())
+            except ClientAuthenticationError:
                 return None
-            raise translate(error, connections.broker, written=False) from error
-        except Exception as error:
-            raise translate(error, connections.broker, written=False) from error
+            except HttpResponseError as error:
+                if error.status_code in _DENIED:
+                    return None
+                raise
 
     def _made(self) -> ServiceBusAdministrationClient:
         if self._client is None:

@@ -26,6 +26,7 @@ from babelgate.brokers.binding import (
 )
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
+from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.servicebus.admin import EntityLimits, ServiceBusAdmin
@@ -263,8 +264,7 @@ class ServiceBusBinding:
 
     async def queues(self) -> Sequence[str]:
         """The queues of the namespace, at most 10,000, without those of dead letters; none where it is denied."""
-        names = set(await self._admin.queues() or ())
-        return sorted(name for name in names if name.removesuffix(DEAD_SUFFIX) not in names - {name})
+        return queue_names(await self._admin.queues() or (), DEAD_SUFFIX)
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Counts where the credentials have the right Manage; ``depth`` has the leased messages in it, too."""

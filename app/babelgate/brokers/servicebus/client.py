@@ -13,6 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.errors import HARMLESS, translate
 from babelgate.brokers.servicebus.sdk_internals import end_keep_alive, is_attached, socket_of, work_around_sdk_bugs
 from babelgate.brokers.servicebus.url import ServiceBusSettings
@@ -221,10 +222,8 @@ class ServiceBusConnections:
             if settings.endpoint_url is not None:
                 how["custom_endpoint_address"] = settings.endpoint_url
             if settings.tls is not None:
-                try:
+                with translating(translate, self.broker):
                     how["ssl_context"] = settings.tls.context()
-                except OSError as error:
-                    raise translate(error, self.broker, written=False) from error
             if settings.connection_string is not None:
                 self._made = ServiceBusClient.from_connection_string(settings.connection_string, **how)
             else:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from babelgate.brokers.binding import Delivery
-from babelgate.brokers.bounded import GRACE_SECONDS
+from babelgate.brokers.bounded import GRACE_SECONDS, answering
 from babelgate.brokers.connect import CONNECT_SECONDS
 from babelgate.brokers.servicebus.client import Handler, ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
@@ -50,13 +50,9 @@ class ServiceBusReceiver:
                 del self._pumps[entity]
 
     async def _reserve(self, pump: _Pump, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                handler = await self._connections.taken("receive", entity)
-        except TimeoutError:
-            raise BrokerUnavailable(self._connections.broker, f"no connection within {CONNECT_SECONDS:g} s") from None
-        except Exception as error:
-            raise translate(error, self._connections.broker, written=False) from error
+        broker = self._connections.broker
+        async with answering(CONNECT_SECONDS, translate, broker, reason=f"no connection within {CONNECT_SECONDS:g} s"):
+            handler = await self._connections.taken("receive", entity)
         until = asyncio.get_running_loop().time() + wait_seconds + self._connections.timeout_seconds - GRACE_SECONDS
         is_poll = wait_seconds <= 0
         pump.polls += is_poll
