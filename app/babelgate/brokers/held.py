@@ -91,7 +91,7 @@ class Holder(Protocol):
         where it has ended."""
 
 
-class Settler:
+class HandleSettler:
     """Settles deliveries by their handles. ``holder_of``: the open holder of a generation; None after its end."""
 
     def __init__(self, broker: str, timeout_seconds: float, holder_of: Callable[[str], Holder | None]) -> None:

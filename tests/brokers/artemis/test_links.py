@@ -14,7 +14,7 @@ from babelgate.brokers.artemis.message import encode
 from babelgate.brokers.artemis.url import settings_of
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.connect import ConnectPause
-from babelgate.brokers.held import Settler
+from babelgate.brokers.held import HandleSettler
 from babelgate.clock import now_ms
 from tests.brokers.artemis.harness import destroy, receivers, senders
 from tests.brokers.artemis.server import ArtemisServer
@@ -89,7 +89,7 @@ async def test_senders_of_ever_new_queues_are_ended_and_all_messages_are_confirm
 
 async def test_a_sender_whose_messages_wait_stays(client: ArtemisClient, artemis: ArtemisServer) -> None:
     name = uuid.uuid4().hex
-    blocked, settler = f"blocked.{name}", Settler("artemis", 30, client.of_generation)
+    blocked, settler = f"blocked.{name}", HandleSettler("artemis", 30, client.of_generation)
     waiting = asyncio.create_task(client.send(blocked, [_PAYLOAD] * 2_000))
     for number in range(6):
         assert await client.send(f"many.{name}.{number}", [_PAYLOAD]) == [None]
@@ -108,4 +108,4 @@ async def test_receivers_of_ever_new_queues_are_ended_unless_their_deliveries_ar
     for number in range(8):
         assert await taken(client, f"{prefix}{number}", 1, 0) == []
     await attached_are(receivers, artemis.port, [f"{prefix}held", f"{prefix}7"])
-    assert await Settler("artemis", 30, client.of_generation).ack([held]) == [None]
+    assert await HandleSettler("artemis", 30, client.of_generation).ack([held]) == [None]

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import pytest
 
 from babelgate.brokers.binding import Delivery, NativeQueue
-from babelgate.brokers.held import Settler
+from babelgate.brokers.held import HandleSettler
 from babelgate.brokers.rabbitmq.binding import RabbitBinding
 from babelgate.brokers.rabbitmq.channel_pool import ChannelPool
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
@@ -307,7 +307,7 @@ class TestChannels:
             await put(one, native, 1)
             got += await reserving.reserve(native.options, 5, 0)
         assert len({delivery.handle.split(".")[0] for delivery in got}) == 2
-        assert await Settler("rabbit", 10, channels.of_generation).ack(handles(got)) == [None] * 6
+        assert await HandleSettler("rabbit", 10, channels.of_generation).ack(handles(got)) == [None] * 6
         await channels.close()
 
     async def test_of_ever_new_queues_few_are_remembered(self, link: AmqpConnection, queue: str) -> None:
@@ -347,7 +347,7 @@ class TestChannels:
         assert sorted(reserving._receivers) == [waited.name, others[-1].name]
         await put(one, waited, 1)
         (delivery,) = await waiting
-        assert await Settler("rabbit", 10, channels.of_generation).ack([delivery.handle]) == [None]
+        assert await HandleSettler("rabbit", 10, channels.of_generation).ack([delivery.handle]) == [None]
         # Nobody needs it any more.
         for other in others[:2]:
             assert await reserving.reserve(other.options, 1, 0) == []
@@ -372,6 +372,6 @@ class TestChannels:
 
         await until(is_closed)
         assert kept.channel.is_open
-        assert await Settler("rabbit", 10, channels.of_generation).ack([delivery.handle]) == [None]
+        assert await HandleSettler("rabbit", 10, channels.of_generation).ack([delivery.handle]) == [None]
         assert await reserving.reserve(idle.options, 1, 0) == []
         await channels.close()

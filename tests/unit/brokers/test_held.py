@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from babelgate.brokers.held import Held, HolderEnded, Settler, State
+from babelgate.brokers.held import HandleSettler, Held, HolderEnded, State
 from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from tests.harness.world import kinds
 
@@ -47,8 +47,8 @@ class Channel:
         self.writes.append((verb, list(numbers)))
 
 
-def settler_of(timeout_seconds: float = 30, **channels: Channel) -> Settler:
-    return Settler("broker", timeout_seconds, channels.get)
+def settler_of(timeout_seconds: float = 30, **channels: Channel) -> HandleSettler:
+    return HandleSettler("broker", timeout_seconds, channels.get)
 
 
 async def test_each_delivery_is_settled_on_its_own_channel_once() -> None:

@@ -35,7 +35,7 @@ from babelgate.brokers.binding import (
 from babelgate.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECONDS, answering, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
-from babelgate.brokers.held import Settler
+from babelgate.brokers.held import HandleSettler
 from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.brokers.projection import NativeWrite
@@ -88,7 +88,7 @@ class ArtemisBinding:
         pause = ConnectPause()
         self._client = ArtemisClient(name, settings, timeout_seconds, pause)
         self._publishing = ArtemisClient(name, settings, timeout_seconds, pause)
-        self._settler = Settler(name, timeout_seconds, self._client.of_generation)
+        self._settler = HandleSettler(name, timeout_seconds, self._client.of_generation)
         self._dead_letters = ArtemisDeadLetters(self._client)
         self._management = ArtemisManagement(self._client)
 

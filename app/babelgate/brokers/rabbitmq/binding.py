@@ -18,7 +18,7 @@ from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
 from babelgate.brokers.errors import translating
-from babelgate.brokers.held import Settler
+from babelgate.brokers.held import HandleSettler
 from babelgate.brokers.options import TIMEOUT_SECONDS, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.rabbitmq import frames
@@ -112,7 +112,7 @@ class RabbitBinding:
         )
         declarer = Declarer(consuming, locks)
         self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
-        self._settler = Settler(name, timeout_seconds, self._channels.of_generation)
+        self._settler = HandleSettler(name, timeout_seconds, self._channels.of_generation)
         self._stats = StatsChannel(consuming, self._isolated, timeout_seconds)
         self._dead_letters = DeadLetterQueues(consuming, self._isolated, self._background.start, timeout_seconds)
         endpoint = parameters.management
