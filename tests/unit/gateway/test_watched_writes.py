@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.brokers import binding, idempotency_store
+from babelgate.brokers import binding, idempotency_store, ports
 from babelgate.errors import BrokerRejected, LeaseLost, StorageFull, StorageReadOnly
 from babelgate.gateway.watched_writes import KEY_WRITES, WRITES, Refusal, watch_writes
 from tests.harness.memory import MemoryBinding
@@ -73,7 +73,10 @@ async def test_what_the_storage_has_not_refused(answer: Any) -> None:
 
 def test_each_method_of_a_broker_is_a_write_or_none() -> None:
     protocols = [
-        each for _, each in inspect.getmembers(binding, inspect.isclass) if getattr(each, "_is_protocol", False)
+        each
+        for module in (binding, ports)
+        for _, each in inspect.getmembers(module, inspect.isclass)
+        if getattr(each, "_is_protocol", False)
     ]
     methods = {name for each in protocols for name, _ in inspect.getmembers(each, inspect.iscoroutinefunction)}
     assert methods == {*WRITES, *READS}
