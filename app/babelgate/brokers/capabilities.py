@@ -79,11 +79,6 @@ class BrokerCapabilities:
     reports: frozenset[Report] = REPORTS
 
     @property
-    def extendable(self) -> bool:
-        """Always: the member of an answer that clients read."""
-        return True
-
-    @property
     def purge_counts(self) -> tuple[Count, ...]:
         """The counts that together are what a purge removes; empty where one contains messages that it leaves."""
         contains_others = any(

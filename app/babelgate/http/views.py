@@ -82,11 +82,8 @@ class CapabilitiesView(View):
     )
     max_lease_seconds: float
     """Maximum lease in seconds."""
-    extendable: bool
-    """Whether a lease can be extended."""
-    ack_scope: Literal["anywhere", "owner", "owner_offset"]
-    """Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
-    replica, as long as it has the partition of the message. The gateway forwards settles."""
+    ack_scope: Literal["anywhere", "owner"]
+    """Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles."""
     ordering: Literal["fifo", "key", "none"]
     """`fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order."""
     native_release: bool

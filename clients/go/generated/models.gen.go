@@ -49,9 +49,8 @@ func (e BrokerStateCircuit) Valid() bool {
 
 // Defines values for CapabilitiesAckScope.
 const (
-	Anywhere    CapabilitiesAckScope = "anywhere"
-	Owner       CapabilitiesAckScope = "owner"
-	OwnerOffset CapabilitiesAckScope = "owner_offset"
+	Anywhere CapabilitiesAckScope = "anywhere"
+	Owner    CapabilitiesAckScope = "owner"
 )
 
 // Valid indicates whether the value is a known member of the CapabilitiesAckScope enum.
@@ -60,8 +59,6 @@ func (e CapabilitiesAckScope) Valid() bool {
 	case Anywhere:
 		return true
 	case Owner:
-		return true
-	case OwnerOffset:
 		return true
 	default:
 		return false
@@ -498,8 +495,7 @@ type BrokerStateCircuit string
 
 // Capabilities What the broker of a queue can do.
 type Capabilities struct {
-	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
-	// replica, as long as it has the partition of the message. The gateway forwards settles.
+	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles.
 	AckScope CapabilitiesAckScope `json:"ack_scope"`
 
 	// BrokerProperties The names of the `broker_properties` that a publish may set.
@@ -507,9 +503,6 @@ type Capabilities struct {
 
 	// DeliveryCount How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway.
 	DeliveryCount CapabilitiesDeliveryCount `json:"delivery_count"`
-
-	// Extendable Whether a lease can be extended.
-	Extendable bool `json:"extendable"`
 
 	// Headers Whether messages can have native headers.
 	Headers bool `json:"headers"`
@@ -540,8 +533,7 @@ type Capabilities struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// CapabilitiesAckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
-// replica, as long as it has the partition of the message. The gateway forwards settles.
+// CapabilitiesAckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles.
 type CapabilitiesAckScope string
 
 // CapabilitiesDeliveryCount How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway.
@@ -2467,14 +2459,6 @@ func (a *Capabilities) UnmarshalJSON(b []byte) error {
 		delete(object, "delivery_count")
 	}
 
-	if raw, found := object["extendable"]; found {
-		err = json.Unmarshal(raw, &a.Extendable)
-		if err != nil {
-			return fmt.Errorf("error reading 'extendable': %w", err)
-		}
-		delete(object, "extendable")
-	}
-
 	if raw, found := object["headers"]; found {
 		err = json.Unmarshal(raw, &a.Headers)
 		if err != nil {
@@ -2581,11 +2565,6 @@ func (a Capabilities) MarshalJSON() ([]byte, error) {
 	object["delivery_count"], err = json.Marshal(a.DeliveryCount)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'delivery_count': %w", err)
-	}
-
-	object["extendable"], err = json.Marshal(a.Extendable)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'extendable': %w", err)
 	}
 
 	object["headers"], err = json.Marshal(a.Headers)

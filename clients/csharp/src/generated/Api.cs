@@ -6821,16 +6821,7 @@ namespace Babelgate.Client.Generated
         public double MaxLeaseSeconds { get; set; } = default!;
 
         /// <summary>
-        /// Whether a lease can be extended.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("extendable")]
-
-        public bool Extendable { get; set; } = default!;
-
-        /// <summary>
-        /// Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
-        /// <br/>replica, as long as it has the partition of the message. The gateway forwards settles.
+        /// Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("ack_scope")]

@@ -61,7 +61,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_delay_seconds' => 'float',
         'max_retry_delay_seconds' => 'float',
         'max_lease_seconds' => 'float',
-        'extendable' => 'bool',
         'ack_scope' => 'string',
         'ordering' => 'string',
         'native_release' => 'bool',
@@ -84,7 +83,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_delay_seconds' => 'double',
         'max_retry_delay_seconds' => 'double',
         'max_lease_seconds' => 'double',
-        'extendable' => null,
         'ack_scope' => null,
         'ordering' => null,
         'native_release' => null,
@@ -105,7 +103,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_delay_seconds' => true,
         'max_retry_delay_seconds' => true,
         'max_lease_seconds' => false,
-        'extendable' => false,
         'ack_scope' => false,
         'ordering' => false,
         'native_release' => false,
@@ -206,7 +203,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_delay_seconds' => 'max_delay_seconds',
         'max_retry_delay_seconds' => 'max_retry_delay_seconds',
         'max_lease_seconds' => 'max_lease_seconds',
-        'extendable' => 'extendable',
         'ack_scope' => 'ack_scope',
         'ordering' => 'ordering',
         'native_release' => 'native_release',
@@ -227,7 +223,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_delay_seconds' => 'setMaxDelaySeconds',
         'max_retry_delay_seconds' => 'setMaxRetryDelaySeconds',
         'max_lease_seconds' => 'setMaxLeaseSeconds',
-        'extendable' => 'setExtendable',
         'ack_scope' => 'setAckScope',
         'ordering' => 'setOrdering',
         'native_release' => 'setNativeRelease',
@@ -248,7 +243,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_delay_seconds' => 'getMaxDelaySeconds',
         'max_retry_delay_seconds' => 'getMaxRetryDelaySeconds',
         'max_lease_seconds' => 'getMaxLeaseSeconds',
-        'extendable' => 'getExtendable',
         'ack_scope' => 'getAckScope',
         'ordering' => 'getOrdering',
         'native_release' => 'getNativeRelease',
@@ -303,7 +297,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
 
     public const ACK_SCOPE_ANYWHERE = 'anywhere';
     public const ACK_SCOPE_OWNER = 'owner';
-    public const ACK_SCOPE_OWNER_OFFSET = 'owner_offset';
     public const ORDERING_FIFO = 'fifo';
     public const ORDERING_KEY = 'key';
     public const ORDERING_NONE = 'none';
@@ -322,7 +315,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         return [
             self::ACK_SCOPE_ANYWHERE,
             self::ACK_SCOPE_OWNER,
-            self::ACK_SCOPE_OWNER_OFFSET,
         ];
     }
 
@@ -373,7 +365,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('max_delay_seconds', $data ?? [], null);
         $this->setIfExists('max_retry_delay_seconds', $data ?? [], null);
         $this->setIfExists('max_lease_seconds', $data ?? [], null);
-        $this->setIfExists('extendable', $data ?? [], null);
         $this->setIfExists('ack_scope', $data ?? [], null);
         $this->setIfExists('ordering', $data ?? [], null);
         $this->setIfExists('native_release', $data ?? [], null);
@@ -420,9 +411,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['max_lease_seconds'] === null) {
             $invalidProperties[] = "'max_lease_seconds' can't be null";
-        }
-        if ($this->container['extendable'] === null) {
-            $invalidProperties[] = "'extendable' can't be null";
         }
         if ($this->container['ack_scope'] === null) {
             $invalidProperties[] = "'ack_scope' can't be null";
@@ -589,33 +577,6 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
     }
 
     /**
-     * Gets extendable
-     *
-     * @return bool
-     */
-    public function getExtendable()
-    {
-        return $this->container['extendable'];
-    }
-
-    /**
-     * Sets extendable
-     *
-     * @param bool $extendable Whether a lease can be extended.
-     *
-     * @return self
-     */
-    public function setExtendable($extendable)
-    {
-        if (is_null($extendable)) {
-            throw new \InvalidArgumentException('non-nullable extendable cannot be null');
-        }
-        $this->container['extendable'] = $extendable;
-
-        return $this;
-    }
-
-    /**
      * Gets ack_scope
      *
      * @return string
@@ -628,7 +589,7 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets ack_scope
      *
-     * @param string $ack_scope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, as long as it has the partition of the message. The gateway forwards settles.
+     * @param string $ack_scope Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles.
      *
      * @return self
      */

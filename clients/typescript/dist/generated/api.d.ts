@@ -947,17 +947,11 @@ export interface components {
              */
             max_lease_seconds: number;
             /**
-             * Extendable
-             * @description Whether a lease can be extended.
-             */
-            extendable: boolean;
-            /**
              * Ack Scope
-             * @description Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
-             *     replica, as long as it has the partition of the message. The gateway forwards settles.
+             * @description Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles.
              * @enum {string}
              */
-            ack_scope: "anywhere" | "owner" | "owner_offset";
+            ack_scope: "anywhere" | "owner";
             /**
              * Ordering
              * @description `fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order.
@@ -3926,7 +3920,6 @@ export interface operations {
                      *             "max_delay_seconds": 31536000,
                      *             "max_retry_delay_seconds": 31536000,
                      *             "max_lease_seconds": 43200,
-                     *             "extendable": true,
                      *             "ack_scope": "anywhere",
                      *             "ordering": "fifo",
                      *             "native_release": true,
@@ -4089,7 +4082,6 @@ export interface operations {
                      *         "max_delay_seconds": 31536000,
                      *         "max_retry_delay_seconds": 31536000,
                      *         "max_lease_seconds": 43200,
-                     *         "extendable": true,
                      *         "ack_scope": "anywhere",
                      *         "ordering": "fifo",
                      *         "native_release": true,
@@ -4379,7 +4371,6 @@ export interface operations {
                      *             "max_delay_seconds": 31536000,
                      *             "max_retry_delay_seconds": 31536000,
                      *             "max_lease_seconds": 43200,
-                     *             "extendable": true,
                      *             "ack_scope": "anywhere",
                      *             "ordering": "fifo",
                      *             "native_release": true,

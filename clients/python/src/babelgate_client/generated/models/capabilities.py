@@ -33,10 +33,8 @@ class Capabilities:
             max_delay_seconds (float | None): Maximum delay in seconds. `0`: no delays; `null`: no bound.
             max_retry_delay_seconds (float | None): Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound.
             max_lease_seconds (float): Maximum lease in seconds.
-            extendable (bool): Whether a lease can be extended.
-            ack_scope (CapabilitiesAckScope): Who can settle: `anywhere` any replica; `owner` the replica that delivered;
-                `owner_offset` that
-                replica, as long as it has the partition of the message. The gateway forwards settles.
+            ack_scope (CapabilitiesAckScope): Who can settle: `anywhere` any replica; `owner` the replica that delivered.
+                The gateway forwards settles.
             ordering (CapabilitiesOrdering): `fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no
                 order.
             native_release (bool): Whether the broker itself can return a message to the queue.
@@ -52,7 +50,6 @@ class Capabilities:
     max_delay_seconds: float | None
     max_retry_delay_seconds: float | None
     max_lease_seconds: float
-    extendable: bool
     ack_scope: CapabilitiesAckScope
     ordering: CapabilitiesOrdering
     native_release: bool
@@ -76,8 +73,6 @@ class Capabilities:
         max_retry_delay_seconds = self.max_retry_delay_seconds
 
         max_lease_seconds = self.max_lease_seconds
-
-        extendable = self.extendable
 
         ack_scope: str = self.ack_scope
 
@@ -108,7 +103,6 @@ class Capabilities:
             "max_delay_seconds": max_delay_seconds,
             "max_retry_delay_seconds": max_retry_delay_seconds,
             "max_lease_seconds": max_lease_seconds,
-            "extendable": extendable,
             "ack_scope": ack_scope,
             "ordering": ordering,
             "native_release": native_release,
@@ -144,8 +138,6 @@ class Capabilities:
 
 
         max_lease_seconds = d.pop("max_lease_seconds")
-
-        extendable = d.pop("extendable")
 
         ack_scope = check_capabilities_ack_scope(d.pop("ack_scope"))
 
@@ -191,7 +183,6 @@ class Capabilities:
             max_delay_seconds=max_delay_seconds,
             max_retry_delay_seconds=max_retry_delay_seconds,
             max_lease_seconds=max_lease_seconds,
-            extendable=extendable,
             ack_scope=ack_scope,
             ordering=ordering,
             native_release=native_release,

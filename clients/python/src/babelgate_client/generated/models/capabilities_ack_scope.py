@@ -1,8 +1,8 @@
 from typing import Literal
 
-CapabilitiesAckScope = Literal['anywhere', 'owner', 'owner_offset']
+CapabilitiesAckScope = Literal['anywhere', 'owner']
 
-CAPABILITIES_ACK_SCOPE_VALUES: set[CapabilitiesAckScope] = { 'anywhere', 'owner', 'owner_offset',  }
+CAPABILITIES_ACK_SCOPE_VALUES: set[CapabilitiesAckScope] = { 'anywhere', 'owner',  }
 
 def check_capabilities_ack_scope(value: str) -> CapabilitiesAckScope:
     if value in CAPABILITIES_ACK_SCOPE_VALUES:

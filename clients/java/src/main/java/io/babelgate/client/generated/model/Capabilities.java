@@ -42,7 +42,6 @@ import io.babelgate.client.generated.ApiClient;
   Capabilities.JSON_PROPERTY_MAX_DELAY_SECONDS,
   Capabilities.JSON_PROPERTY_MAX_RETRY_DELAY_SECONDS,
   Capabilities.JSON_PROPERTY_MAX_LEASE_SECONDS,
-  Capabilities.JSON_PROPERTY_EXTENDABLE,
   Capabilities.JSON_PROPERTY_ACK_SCOPE,
   Capabilities.JSON_PROPERTY_ORDERING,
   Capabilities.JSON_PROPERTY_NATIVE_RELEASE,
@@ -67,19 +66,13 @@ public class Capabilities {
   @jakarta.annotation.Nonnull
   private Double maxLeaseSeconds;
 
-  public static final String JSON_PROPERTY_EXTENDABLE = "extendable";
-  @jakarta.annotation.Nonnull
-  private Boolean extendable;
-
   /**
-   * Who can settle: &#x60;anywhere&#x60; any replica; &#x60;owner&#x60; the replica that delivered; &#x60;owner_offset&#x60; that replica, as long as it has the partition of the message. The gateway forwards settles.
+   * Who can settle: &#x60;anywhere&#x60; any replica; &#x60;owner&#x60; the replica that delivered. The gateway forwards settles.
    */
   public enum AckScopeEnum {
     ANYWHERE(String.valueOf("anywhere")),
     
-    OWNER(String.valueOf("owner")),
-    
-    OWNER_OFFSET(String.valueOf("owner_offset"));
+    OWNER(String.valueOf("owner"));
 
     private String value;
 
@@ -295,37 +288,13 @@ public class Capabilities {
   }
 
 
-  public Capabilities extendable(@jakarta.annotation.Nonnull Boolean extendable) {
-    this.extendable = extendable;
-    return this;
-  }
-
-  /**
-   * Whether a lease can be extended.
-   * @return extendable
-   */
-  @jakarta.annotation.Nonnull
-  @JsonProperty(value = JSON_PROPERTY_EXTENDABLE, required = true)
-  @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public Boolean getExtendable() {
-    return extendable;
-  }
-
-
-  @JsonProperty(value = JSON_PROPERTY_EXTENDABLE, required = true)
-  @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public void setExtendable(@jakarta.annotation.Nonnull Boolean extendable) {
-    this.extendable = extendable;
-  }
-
-
   public Capabilities ackScope(@jakarta.annotation.Nonnull AckScopeEnum ackScope) {
     this.ackScope = ackScope;
     return this;
   }
 
   /**
-   * Who can settle: &#x60;anywhere&#x60; any replica; &#x60;owner&#x60; the replica that delivered; &#x60;owner_offset&#x60; that replica, as long as it has the partition of the message. The gateway forwards settles.
+   * Who can settle: &#x60;anywhere&#x60; any replica; &#x60;owner&#x60; the replica that delivered. The gateway forwards settles.
    * @return ackScope
    */
   @jakarta.annotation.Nonnull
@@ -601,7 +570,6 @@ public class Capabilities {
     return Objects.equals(this.maxDelaySeconds, capabilities.maxDelaySeconds) &&
         Objects.equals(this.maxRetryDelaySeconds, capabilities.maxRetryDelaySeconds) &&
         Objects.equals(this.maxLeaseSeconds, capabilities.maxLeaseSeconds) &&
-        Objects.equals(this.extendable, capabilities.extendable) &&
         Objects.equals(this.ackScope, capabilities.ackScope) &&
         Objects.equals(this.ordering, capabilities.ordering) &&
         Objects.equals(this.nativeRelease, capabilities.nativeRelease) &&
@@ -616,7 +584,7 @@ public class Capabilities {
 
   @Override
   public int hashCode() {
-    return Objects.hash(maxDelaySeconds, maxRetryDelaySeconds, maxLeaseSeconds, extendable, ackScope, ordering, nativeRelease, deliveryCount, maxBodyBytes, maxBatch, headers, maxHeaders, brokerProperties, additionalProperties);
+    return Objects.hash(maxDelaySeconds, maxRetryDelaySeconds, maxLeaseSeconds, ackScope, ordering, nativeRelease, deliveryCount, maxBodyBytes, maxBatch, headers, maxHeaders, brokerProperties, additionalProperties);
   }
 
   @Override
@@ -626,7 +594,6 @@ public class Capabilities {
     sb.append("    maxDelaySeconds: ").append(toIndentedString(maxDelaySeconds)).append("\n");
     sb.append("    maxRetryDelaySeconds: ").append(toIndentedString(maxRetryDelaySeconds)).append("\n");
     sb.append("    maxLeaseSeconds: ").append(toIndentedString(maxLeaseSeconds)).append("\n");
-    sb.append("    extendable: ").append(toIndentedString(extendable)).append("\n");
     sb.append("    ackScope: ").append(toIndentedString(ackScope)).append("\n");
     sb.append("    ordering: ").append(toIndentedString(ordering)).append("\n");
     sb.append("    nativeRelease: ").append(toIndentedString(nativeRelease)).append("\n");
@@ -697,11 +664,6 @@ public class Capabilities {
     // add `max_lease_seconds` to the URL query string
     if (getMaxLeaseSeconds() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%smax_lease_seconds%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getMaxLeaseSeconds()))));
-    }
-
-    // add `extendable` to the URL query string
-    if (getExtendable() != null) {
-      joiner.add(String.format(java.util.Locale.ROOT, "%sextendable%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getExtendable()))));
     }
 
     // add `ack_scope` to the URL query string
