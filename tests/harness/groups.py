@@ -87,6 +87,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "SECURITY.md": (),
     "app/babelgate/cli/": ("processes", "image"),
     "app/babelgate/demo/": ("processes", "pipeline"),
+    "app/babelgate/http/openapi/": ("document", "clients", "http", "image", "processes"),
     "app/babelgate/pipeline/": ("pipeline", "image", "processes"),
     "bench/": (),
     "clients/": ("clients", "document"),
