@@ -1,8 +1,8 @@
 """Serves ordinary publishes, receives and acks directly: without ASGI, a task and coroutines.
 
 A request is ordinary when it has no field that its endpoint reads, its body is short and came with its head, and
-nothing of it is refused. What is not ordinary is passed to the application with nothing done. So refusals are made in
-one place, and both ways have the same answers.
+nothing of it is refused. The application serves any other request, untouched. So refusals are made in one place, and
+both ways have the same answers.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class _Answer(Struct, eq=False):
 
 
 class _Delivery(Struct, eq=False):
-    """Answers a receive when it has ended, and gives its permit back. What nobody can take any more is given back."""
+    """Answers a receive when it has ended, and gives its permit back. Messages whose client has gone are given back."""
 
     observe: Observe | None
     request: DirectRequest

@@ -52,7 +52,7 @@ _PART_BYTES = 65_536
 MAX_READERS = 256
 """Maximum number of these answers that are being sent: at most 32 MiB, if none of their clients reads."""
 _MAX_ACCEPT = 1_000
-"""Longer fields are not parsed, and their clients get what is not compressed. Browsers send some 30 bytes."""
+"""A longer field is not parsed, and its client gets the uncompressed form. Browsers send some 30 bytes."""
 
 PATHS = frozenset({"/", "/openapi.json", "/docs", "/docs/start.js", *(f"/docs/{name}" for name in _ASSETS)})
 

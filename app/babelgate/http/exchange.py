@@ -196,7 +196,7 @@ class Exchange:
     def check_connected(self) -> None:
         """Raise ClientGone if the server has noticed that the client disconnected. Never waits.
 
-        Another server than the gateway's own tells it only after the body has been read.
+        A server other than the gateway's own reports this only after the body has been read.
         """
         if self.whole.disconnected if self.whole is not None else not self.unread and self.gone():
             raise ClientGone

@@ -38,7 +38,7 @@ _PROCESS = secrets.token_hex(8).encode()
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
 _CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
-"""What a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
+"""Bytes that a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
 MAX_QUERY_BYTES = 8_000
 """Maximum length of a query: what servers should support at least (RFC 9110, section 4.1)."""
 MAX_QUERY_PARAMETERS = 20
@@ -49,7 +49,7 @@ _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(:[0-
 _MAX_REMEMBERED = 256
 """Maximum bytes of a target or a host that is remembered."""
 _ORIGIN = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
-"""What an absolute target has before its path: https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2"""
+"""Scheme and host of an absolute target: https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2"""
 _NOT_IN_PATH = re.compile(rb"[^A-Za-z0-9._~!$&'()*+,;=:@/%-]|%(?![0-9A-Fa-f]{2})")
 """Also an incomplete escape: https://www.rfc-editor.org/rfc/rfc3986#section-3.3"""
 _NOT_IN_QUERY = re.compile(rb"[^!$-;=?-~]|%(?![0-9A-Fa-f]{2})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from babelgate.http.views import Strict, StrictBody, View
 
@@ -35,24 +35,8 @@ class SearchQuery(Strict):
     )
 
 
-class DeadLetterQuery(Strict):
-    job: Text | None = None
-    """Only dead letters of this `job`."""
-    reason: Reason | None = None
-    """Only dead letters with this reason."""
-    before: Milliseconds | None = Field(
-        default=None, description="Dead-lettered before this time; Unix milliseconds UTC."
-    )
-    after: Milliseconds | None = Field(None, description="Dead-lettered at this time or later; Unix milliseconds UTC.")
-    trace_id: Text | None = None
-    """Only dead letters with this `trace_id`."""
-    limit: int = Field(default=50, ge=1, le=1000)
-    """Maximum number of dead letters to return: 1 to 1000."""
-    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the previous page.")
-
-
-class DeadLetterFilterView(StrictBody):
-    """A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches."""
+class _Conditions(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     job: Text | None = None
     """Only dead letters of this `job`."""
@@ -64,6 +48,16 @@ class DeadLetterFilterView(StrictBody):
     """Dead-lettered at this time or later; Unix milliseconds UTC."""
     trace_id: Text | None = None
     """Only dead letters with this `trace_id`."""
+
+
+class DeadLetterQuery(_Conditions, Strict):
+    limit: int = Field(default=50, ge=1, le=1000)
+    """Maximum number of dead letters to return: 1 to 1000."""
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the previous page.")
+
+
+class DeadLetterFilterView(_Conditions, StrictBody):
+    """A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches."""
 
 
 class DeleteDeadLettersRequest(StrictBody):

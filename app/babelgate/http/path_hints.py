@@ -23,7 +23,7 @@ _ALSO_CALLED = {
     "dead-letters": ("dlq", "deadletters", "dead-letter-queue"),
     "metrics": ("prometheus",),
 }
-"""What other services call a part of a path."""
+"""Names that other services have for a part of a path."""
 
 
 def path_hint(path: str, templates: Sequence[str]) -> str:
@@ -53,7 +53,7 @@ def _is_parameter(word: str) -> bool:
 
 
 def _readings(word: str, vocabulary: Sequence[str]) -> list[str]:
-    """What ``word`` may stand for."""
+    """The words of the templates that ``word`` may stand for."""
     lower = word.lower()
     also = [each for each, others in _ALSO_CALLED.items() if lower in others]
     found = closest(word, vocabulary)
@@ -61,8 +61,8 @@ def _readings(word: str, vocabulary: Sequence[str]) -> list[str]:
 
 
 def _meant(given: Sequence[str], read: Sequence[Sequence[str]], by_words: Mapping[str, Sequence[str]]) -> list[str]:
-    """The templates with the fewest words besides those ``given``, filled in. What is before ``queues``, or else before
-    the last word, may be superfluous, such as a version."""
+    """The templates with the fewest words besides those ``given``, filled in. The words before ``queues``, or else
+    before the last word, may be superfluous, such as a version."""
     for start in range(len(given)):
         found: dict[str, tuple[int, int]] = {}
         for template, words in by_words.items():

@@ -26,7 +26,7 @@ LISTED_FAILURES = 10_000
 _DEFECTS = 10
 """Maximum defects in the result of one entry."""
 _ACCEPTED = "accepted"
-"""What stands for the code of an accepted entry."""
+"""Stands for the code of an accepted entry."""
 
 _throttled = LogThrottle(get_logger(__name__))
 

@@ -64,7 +64,7 @@ class Spool:
         return True
 
     def parts(self) -> Iterator[bytes]:
-        """Read everything that was kept, in parts. What a failed write left behind is not read."""
+        """Read everything that was kept, in parts. The rest of a failed write is not read."""
         self._store.seek(0)
         left = self.size
         while left and (part := self._store.read(min(left, PART_BYTES))):

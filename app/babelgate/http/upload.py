@@ -66,7 +66,7 @@ class Upload:
         self._failed_bytes = 0
 
     def check_failures(self, accepted: int, failed: int) -> None:
-        """Raise the error with which an upload ends after so many entries, if too many of them failed.
+        """Raise the error that ends an upload, if too many of its entries have ``failed``.
 
         BrokerUnavailable, which clients take for leave to repeat the request, only if nothing was accepted.
         """
