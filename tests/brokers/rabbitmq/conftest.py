@@ -36,7 +36,8 @@ def managed(servers: Servers) -> Iterator[RabbitServer]:
 
 @pytest.fixture
 async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
+    # The first delayed message of a server waits for all queues of delays.
+    async with binding(rabbit.url(), {"timeout_seconds": 30}) as opened:
         yield opened
 
 

@@ -48,6 +48,13 @@ _ADVANCED = """[
 ].
 """
 
+# RabbitMQ 4 reads some settings at its start alone, and keeps them in persistent terms.
+_CONFIGURE = (
+    "lists:foreach(fun({{Name, {{ok, Value}}}}) -> application:set_env(rabbit, Name, Value),"
+    " [persistent_term:put(Name, Value) || persistent_term:get(Name, none) =/= none];"
+    " ({{Name, undefined}}) -> application:unset_env(rabbit, Name) end, {})"
+)
+
 
 class RabbitServer:
     """A ``rabbitmq-server`` on a directory, ports and an epmd of its own; the user is ``guest``.
@@ -273,14 +280,12 @@ class RabbitServer:
         """
         before = [f"{{{name}, application:get_env(rabbit, {name})}}" for name in settings]
         kept = self.evaluate(f"[{', '.join(before)}]")
-        self.evaluate(", ".join(f"application:set_env(rabbit, {name}, {value})" for name, value in settings.items()))
+        given = ", ".join(f"{{{name}, {{ok, {value}}}}}" for name, value in settings.items())
+        self.evaluate(_CONFIGURE.format(f"[{given}]"))
         try:
             yield
         finally:
-            self.evaluate(
-                "lists:foreach(fun({Name, {ok, Value}}) -> application:set_env(rabbit, Name, Value);"
-                f" ({{Name, undefined}}) -> application:unset_env(rabbit, Name) end, {kept})"
-            )
+            self.evaluate(_CONFIGURE.format(kept))
 
     @contextmanager
     def management(self) -> Iterator[None]:
@@ -342,8 +347,9 @@ class RabbitServer:
             self.evaluate(limit.format(_WATERMARK))
 
     def answers(self) -> bool:
-        """Whether it starts the protocol, with a frame of a method; it listens before it does."""
+        """Whether it starts the protocol, with a frame of a method; it listens before it does. TLS comes last."""
         try:
+            socket.create_connection(("127.0.0.1", self.tls_port), 1).close()
             with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
                 probe.settimeout(2)
                 probe.sendall(b"AMQP\x00\x00\x09\x01")
