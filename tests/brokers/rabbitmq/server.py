@@ -349,11 +349,13 @@ class RabbitServer:
     def answers(self) -> bool:
         """Whether it starts the protocol, with a frame of a method; it listens before it does. TLS comes last."""
         try:
-            socket.create_connection(("127.0.0.1", self.tls_port), 1).close()
             with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
                 probe.settimeout(2)
                 probe.sendall(b"AMQP\x00\x00\x09\x01")
-                return probe.recv(1) == b"\x01"
+                if probe.recv(1) != b"\x01":
+                    return False
+            socket.create_connection(("127.0.0.1", self.tls_port), 1).close()
+            return True
         except OSError:
             return False
 

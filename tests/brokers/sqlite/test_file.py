@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from babelgate.brokers.binding import Binding, DeadLetters, Lists, NativeQueue, Outgoing, Peeks, Purges
 from babelgate.brokers.sqlite.binding import connect
-from babelgate.brokers.sqlite.file import SCHEMA
+from babelgate.brokers.sqlite.file import SCHEMA, SQL
 from babelgate.clock import now_ms
 from babelgate.errors import BrokerError, BrokerUnavailable, ConfigError, StorageReadOnly
 from tests.brokers.sqlite.support import Line, opened
@@ -249,3 +250,8 @@ async def test_what_root_creates_beside_a_file_belongs_to_its_owner(tmp_path: Pa
     make(tmp_path / "q.db", 0o600, owner)
     async with opened(tmp_path / "q.db"):
         assert owners(tmp_path) == {owner}
+
+
+def test_no_placeholder_has_a_number():
+    """Python 3.12.0 to 3.12.3 takes a numbered one for a named one, and warns: values of such come by name."""
+    assert [name for name, statement in SQL.items() if re.search(r"\?\d", statement)] == []

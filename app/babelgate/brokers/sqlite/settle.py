@@ -127,9 +127,9 @@ class ReleaseJob(LeaseJob):
             leased = cls.leased(tx, group)
             ids = array(leased)
             if leased and delay_seconds > 0:
-                tx.run("release_later", tx.due_at(delay_seconds), failed, ids)
+                tx.run("release_later", tx.due_at(delay_seconds), failed, failed, ids)
             elif leased:
-                tx.run("release_now", failed, ids)
+                tx.run("release_now", failed, failed, ids)
                 tx.run("remove_held", ids)
                 tx.ready.update(job.queue for job in group)
             done = set(leased.items())
@@ -171,7 +171,7 @@ class PurgeJob(SweepJob):
         for job in jobs:
             last_id = tx.value("last_id") if job.last_id is None else job.last_id
             queue_id = tx.queue_id(job.queue)
-            found = tx.run("purgeable", queue_id, last_id, _PURGED_AT_ONCE)
+            found = tx.run("purgeable", queue_id, last_id, queue_id, last_id, _PURGED_AT_ONCE)
             ids = [id for (id,) in found]
             tx.run("purge_ready", queue_id, array(ids))
             tx.run("remove_held", array(ids))

@@ -176,11 +176,11 @@ DELETE FROM settled WHERE id > ? AND id <= ? AND expires_at <= ?
 
 -- name: release_now
 INSERT INTO ready (queue_id, id, failures, redelivered)
-SELECT queue_id, id, failures + ?1, redelivered OR ?1 FROM held WHERE id IN (SELECT value FROM json_each(?2))
+SELECT queue_id, id, failures + ?, redelivered OR ? FROM held WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: release_later
-UPDATE held SET nonce = NULL, until = ?1, failures = failures + ?2, redelivered = redelivered OR ?2
-WHERE id IN (SELECT value FROM json_each(?3))
+UPDATE held SET nonce = NULL, until = ?, failures = failures + ?, redelivered = redelivered OR ?
+WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: extend
 UPDATE held SET until = ? WHERE id IN (SELECT value FROM json_each(?))
@@ -207,9 +207,9 @@ SELECT id FROM dead WHERE queue_id = ? AND id <= ? AND dead_at < ? ORDER BY id L
 SELECT ifnull(max(id), 0) FROM dead
 
 -- name: purgeable
-SELECT id FROM ready WHERE queue_id = ?1 AND id <= ?2
-UNION ALL SELECT id FROM held WHERE queue_id = ?1 AND id <= ?2 AND nonce IS NULL
-LIMIT ?3
+SELECT id FROM ready WHERE queue_id = ? AND id <= ?
+UNION ALL SELECT id FROM held WHERE queue_id = ? AND id <= ? AND nonce IS NULL
+LIMIT ?
 
 -- name: purge_ready
 DELETE FROM ready WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?))
