@@ -77,7 +77,7 @@ lint-api: test-all-deps ## check the OpenAPI document with linters and generator
 	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
 
 # Debian's brokers, and those that Maven fetches, which run on Java. Maven fetches one at a time: several share its repository.
-broker-deps: .venv/installed-dev
+broker-deps: .venv/installed-dev ## install the brokers
 	$(call BROKER_DEPS,$(BROKERS))
 
 # $(1): kinds of brokers. SQLite has no server, and the emulator of Azure Service Bus is a part of the tests.
@@ -97,7 +97,7 @@ define JAVA_DEPS
 endef
 
 # What `make test` needs beside that: HAProxy, certificates, what the README's lines need, and the official conformance suite.
-test-deps: broker-deps
+test-deps: broker-deps ## install what `make test` needs
 	@command -v openssl >/dev/null || .ci/packages openssl
 	@command -v curl >/dev/null && command -v jq >/dev/null || .ci/packages curl jq
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
@@ -106,7 +106,7 @@ test-deps: broker-deps
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
 # of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
 # API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
-test-all-deps: test-deps
+test-all-deps: test-deps ## install what `make test-all` needs
 	@command -v go >/dev/null || .ci/packages golang-go
 	@command -v npm >/dev/null || .ci/packages nodejs npm
 	@command -v chromium >/dev/null || .ci/packages chromium
@@ -131,7 +131,7 @@ test-broker: test-all-deps ## run all tests of BROKER=redis
 clients: clients-deps ## generate, build and package the clients
 	$(BIN)/python -m tests.clients.languages $(ARGS)
 
-clients-deps: .venv/installed-dev
+clients-deps: .venv/installed-dev ## install what `make clients` needs
 	$(call CLIENT_DEPS,$(or $(filter $(CLIENTS),$(ARGS)),$(CLIENTS)))
 
 # $(1): languages. Python's client needs nothing beside this environment.

@@ -113,3 +113,17 @@ def test_nothing_is_left_unfinished() -> None:
 )
 def test_the_patterns_find_what_they_look_for(pattern: re.Pattern[str], text: str) -> None:
     assert pattern.search(text)
+
+
+def test_readers_find_each_folder_and_each_target() -> None:
+    """README says of each folder whether it is product or workshop; ``make help`` has a line for each target."""
+    tables = (ROOT / "README.md").read_text("utf-8").partition("## Development")[2]
+    paths = [relative(path) for path in tracked()]
+    folders = {path.split("/")[0] for path in paths if "/" in path} - {"app"}
+    packages = {path.split("/")[2] for path in paths if path.startswith("app/babelgate/") and path.count("/") > 2}
+    assert [each for each in sorted({*folders, *packages}) if f"`{each}/`" not in tables] == []
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    helped = re.findall(r"^([a-z-]+):.* ## \S.*$", makefile, re.MULTILINE)
+    targets = re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
+    assert sorted(helped) == sorted(phony.split()) == sorted(targets)
