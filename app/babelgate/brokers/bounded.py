@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
 from typing import Any, TypeVar
 
 from babelgate.brokers.errors import Translate
@@ -49,25 +50,38 @@ async def within(
     raise late(broker, f"no answer within {seconds:g} s")
 
 
-@asynccontextmanager
-async def answering(
-    seconds: float, translate: Translate, broker: str, *, written: bool = False, reason: str | None = None
-) -> AsyncIterator[asyncio.Timeout]:
+class answering:
     """Bound a block to ``seconds``, and raise the errors of a client in it as those of this project.
 
     After that it raises BrokerUnavailable, or OutcomeUnknown where something may have been ``written``, with
-    ``reason``. The bound can be rescheduled.
+    ``reason``. The bound, which is what the block gets, can be rescheduled. A class takes fewer steps than a generator:
+    each reserve has such a block.
     """
-    try:
-        async with asyncio.timeout(seconds) as bound:
-            yield bound
-    except TimeoutError:
-        late = OutcomeUnknown if written else BrokerUnavailable
-        raise late(broker, reason or f"no answer within {seconds:g} s") from None
-    except BabelgateError:
-        raise
-    except Exception as error:
-        raise translate(error, broker, written=written) from error
+
+    def __init__(
+        self, seconds: float, translate: Translate, broker: str, *, written: bool = False, reason: str | None = None
+    ) -> None:
+        self._bound = asyncio.timeout(seconds)
+        self._translate = translate
+        self._broker = broker
+        self._written = written
+        self._reason = reason or f"no answer within {seconds:g} s"
+
+    async def __aenter__(self) -> asyncio.Timeout:
+        return await self._bound.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self._bound.__aexit__(kind, error, traceback)
+            if isinstance(error, TimeoutError):
+                raise error
+        except TimeoutError:
+            late = OutcomeUnknown if self._written else BrokerUnavailable
+            raise late(self._broker, self._reason) from None
+        if isinstance(error, Exception) and not isinstance(error, BabelgateError):
+            raise self._translate(error, self._broker, written=self._written) from error
 
 
 async def signalled(event: asyncio.Event, seconds: float) -> None:
