@@ -132,6 +132,8 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "may count", ", ".join(f"{_COUNTS[each]} as {_COUNTS[to]}" for each, to in can.counted_as.items()) or "–"
     yield "age of the oldest message", _mark("oldest_age_seconds" in can.reports)
     yield "purge", ", ".join(_COUNTS[each] for each in can.purges) if isinstance(binding, Purges) else "–"
+    countable = can.purge_counts and can.reports.issuperset({*can.purge_counts} - {"depth"})
+    yield "dry run of a purge", _mark(bool(countable))
     yield "dead-letter", _atomic(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     yield "lists its queues", _LISTED_BY.get(variant.broker.kind, _mark(isinstance(binding, Lists)))
