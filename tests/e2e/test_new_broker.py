@@ -85,5 +85,5 @@ def test_it_passes_the_tests_of_the_tree(project: Path) -> None:
 
 
 def test_it_has_its_column_in_the_table_of_capabilities(project: Path) -> None:
-    written = "from tools import generated_docs; print(generated_docs.capabilities())"
+    written = "from tools import generated_docs; print(generated_docs.abilities())"
     assert " | Toy |" in python(project, "-c", written).splitlines()[0]
