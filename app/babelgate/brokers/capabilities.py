@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from babelgate.brokers.header_rules import ANY_HEADERS, HeaderRules
+
 Count = Literal["depth", "in_flight", "delayed"]
 """A count of :class:`babelgate.brokers.binding.QueueStats`."""
 
@@ -48,6 +50,7 @@ class BrokerCapabilities:
     ``max_batch``: the most items of one call of any method that takes a sequence.
     ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
     properties, too; ``None``: no bound but that of the body. ``max_headers`` of a publish; ``None``: no bound.
+    ``header_rules``: which headers of a publish the broker carries.
     ``purges``: the messages that a purge removes. ``counted_as``: messages that may be in another count of the broker
     than their own. What is in ``depth`` is peeked, too.
     ``reports``: see :data:`Report`.
@@ -71,6 +74,7 @@ class BrokerCapabilities:
     lease_bound_to: Literal["lock", "connection", "partition"] | None = None
     max_property_bytes: int | None = None
     max_headers: int | None = None
+    header_rules: HeaderRules = ANY_HEADERS
     native_dead_letter: bool = True
     native_release_delays: bool = True
     broker_properties: frozenset[str] = frozenset()

@@ -22,6 +22,7 @@ from babelgate.brokers.ports import BindsSomeDeliveries, ConnectionBroker, Leasi
 from babelgate.envelope.contract import INT64_MAX, Envelope, is_text
 from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.names import Pattern, Template, check_queue_name
+from babelgate.jsontext import pointer
 from babelgate.runtime.cache import Cache
 
 _ROUTES_BYTES = 32 * 1024 * 1024
@@ -188,6 +189,11 @@ class Route:
                 f"{len(headers)}.",
                 maximum=maximum,
             )
+        if (refusal := self.capabilities.header_rules.refusal(headers)) is not None:
+            name, why = refusal
+            place = "/headers" if name is None else pointer("headers", name)
+            reason = f"The broker {self.broker!r} cannot carry what is at {place[:100]}: {why}."
+            raise UnsupportedByBroker("header_unsupported", place, reason)
 
     def check_broker_properties(self, properties: Mapping[str, Any]) -> None:
         """Raise UnsupportedByBroker for a broker property that a publish to this queue cannot set."""

@@ -14,6 +14,7 @@ from typing import Any
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.kafka.admin import KafkaAdmin
 from babelgate.brokers.kafka.consumer import GroupConsumer
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
@@ -111,6 +112,8 @@ class KafkaBinding:
             max_body_bytes=None,
             max_batch=_MAX_BATCH,
             headers=True,
+            # librdkafka takes a name up to its first U+0000.
+            header_rules=HeaderRules(nul_in_names=False),
             lease_bound_to="partition",
         )
 

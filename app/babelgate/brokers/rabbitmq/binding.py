@@ -18,6 +18,7 @@ from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
 from babelgate.brokers.errors import translating
+from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.held import HandleSettler
 from babelgate.brokers.options import TIMEOUT_SECONDS, timeout_of
 from babelgate.brokers.projection import NativeWrite
@@ -52,6 +53,10 @@ https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
 
 _CLOSE_SECONDS = 0.5
 
+_HEADER_RULES = HeaderRules(SHORT_BYTES, 131_072 - 4 * 1024, frozenset(frames.COPIES))
+"""Headers and properties share a frame, of 128 KiB by default (https://www.rabbitmq.com/docs/configure, frame_max), in
+which 4 KiB are for properties and the headers of the profiles."""
+
 _CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
     max_retry_delay_seconds=MAX_DELAY_SECONDS,
@@ -63,6 +68,7 @@ _CAPABILITIES = BrokerCapabilities(
     max_body_bytes=MAX_BODY_BYTES,
     max_batch=500,
     headers=True,
+    header_rules=_HEADER_RULES,
     lease_bound_to="connection",
     max_property_bytes=SHORT_BYTES,
     purges=("depth",),

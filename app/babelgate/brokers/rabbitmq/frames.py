@@ -30,7 +30,7 @@ from babelgate.brokers.rabbitmq.incoming import (
 from babelgate.brokers.rabbitmq.profile import AddressedMessage
 from babelgate.brokers.rabbitmq.tables import OCTETS, SHORT_BYTES
 
-_COPIES = ("CC", "BCC")
+COPIES = ("CC", "BCC")
 """Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
 
 # Class 60 (basic), method and reserved field of publish, and its bits. AMQP 0-9-1, sections 1.8.3.3 and 1.8.3.13.
@@ -139,7 +139,7 @@ def encoded_properties(properties: Basic.Properties) -> bytes:
         if kind == "shortstr":
             parts.append(short(value))
         elif kind == "table":
-            for copies in _COPIES:
+            for copies in COPIES:
                 if copies in value and not isinstance(value[copies], list):
                     # The broker would close the channel, with everything that is in flight on it.
                     raise ValueError(f"the header {copies} is the broker's own: it names further queues")

@@ -34,7 +34,7 @@ from babelgate.brokers.servicebus.client import ServiceBusConnections, check_cre
 from babelgate.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, details_of
 from babelgate.brokers.servicebus.errors import translate
 from babelgate.brokers.servicebus.locks import QueueLocks
-from babelgate.brokers.servicebus.message import SCHEDULED, Fields, dead_fields, fields_of
+from babelgate.brokers.servicebus.message import HEADER_RULES, SCHEDULED, Fields, dead_fields, fields_of
 from babelgate.brokers.servicebus.publish import publish
 from babelgate.brokers.servicebus.queue import DEAD_SUFFIX, NATIVE_DEAD, ServiceBusQueue, queue_of
 from babelgate.brokers.servicebus.receive import ServiceBusReceiver
@@ -58,8 +58,7 @@ accepted: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-qu
 
 _MAX_BATCH = 500
 _MAX_QUEUES = 1_000
-"""Queues of which locks, and queues of which sessions are kept, if this process has none; those with one are kept
-beyond it."""
+"""Queues whose locks or sessions are remembered, beyond those of which this process has one."""
 
 _UNCONFIRMED_BYTES = 32 * 1024 * 1024
 """Of the locks whose settle had no answer: about 120,000 are remembered."""
@@ -135,6 +134,7 @@ class ServiceBusBinding:
             max_body_bytes=_MAX_BODY_BYTES,
             max_batch=_MAX_BATCH,
             headers=True,
+            header_rules=HEADER_RULES,
             lease_bound_to="connection" if target.sessions else "lock",
             native_dead_letter=target.native_dead,
             broker_properties=frozenset(WRITABLE),

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.servicebus.queue import ServiceBusQueue
 from babelgate.brokers.servicebus.sdk_internals import Header, Message, Properties, encode_payload
 from babelgate.brokers.servicebus.typed import encoded
@@ -27,6 +28,10 @@ CONTENT_TYPE = "application/json"
 
 DEAD_REASON = "DeadLetterReason"
 DEAD_DESCRIPTION = "DeadLetterErrorDescription"
+HEADER_RULES = HeaderRules(max_total_bytes=60 * 1024)
+"""All properties of a message have at most 64 KB, of which 4 KiB are for those of the contract and of the service:
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"""
+
 _DEAD = frozenset({DEAD_REASON, DEAD_DESCRIPTION})
 """Application properties that Service Bus adds to a message that it moves to ``$DeadLetterQueue``."""
 
