@@ -659,3 +659,16 @@ async def test_a_reject_at_another_process_dead_letters_at_the_receiver(elastic:
 
     await until(comes_again)
     await world.close()
+
+
+async def test_a_delayed_nack_is_counted_as_leased_and_a_delayed_message_is_not(one: SqsBinding, queue: str) -> None:
+    native = one.native_queue(queue, STANDARD)
+    await one.publish(native, [Outgoing(body(1)), Outgoing(body(2), delay_seconds=900)])
+    (delivery,) = await one.reserve(native, 1, 20, 30)
+    assert await one.release(native, [delivery.handle], 600, True) == [None]
+
+    async def are_counted() -> bool:
+        stats = await one.stats(native)
+        return (stats.depth, stats.in_flight, stats.delayed) == (0, 1, 1)
+
+    await until(are_counted)
