@@ -92,8 +92,11 @@ _loaded = cache(_Loaded)
 
 def _serve() -> None:
     from babelgate.cli import client, main  # noqa: F401
+    from babelgate.http import dead_letters, health, queues, redrives
     from babelgate.server import server, wiring  # noqa: F401
 
+    for module in (queues, dead_letters, redrives, health):
+        module.routes()
     # A fork neither copies nor searches what is there already.
     gc.freeze()
     for line in sys.stdin.buffer:

@@ -18,9 +18,6 @@ import yaml
 from babelgate.envelope.broker_properties import MAX_KEY, MAX_TIME_TO_LIVE
 from babelgate.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS, MAX_ID
 from babelgate.envelope.options import MAX_ORDERING_KEY, OPTIONS
-from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
-from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.routing import Router
 from babelgate.http.consume import ENVELOPE
 from babelgate.http.openapi.document import document
 from babelgate.http.openapi.reader import FILES, FOLDER, PLACE, parts
@@ -46,9 +43,8 @@ def folder(tmp_path):
 @pytest.fixture
 def made(folder):
     """A function that makes the document of the parts in ``folder``."""
-    gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))
     hot = [path for path in DOCUMENT["paths"] if path.startswith("/queues/{queue}/messages")]
-    return lambda: document(create_rest(gateway, None, hot), hot, folder=folder)
+    return lambda: document(create_rest(None, hot), hot, folder=folder)
 
 
 def change(folder: Path, name: str, old: str, new: str) -> None:

@@ -70,7 +70,7 @@ class Api:
         self._ended = ended
         self._auth = auth
         self._limits = limits
-        self._admission = gateway.admission
+        self._gateway = gateway
         self._prefix = prefix
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
@@ -84,7 +84,7 @@ class Api:
             "messages:settle": {"POST": consuming.settle},
         }
         self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
-        self._rest = create_rest(gateway, scraping, [*self._routes.values()])
+        self._rest = create_rest(scraping, [*self._routes.values()])
         self._rest.include_router(docs.routes(self.document))
 
     def document(self) -> dict[str, Any]:
@@ -142,4 +142,4 @@ class Api:
                     exchange.queue = queue
                     await handler(exchange)
                     return
-        await serve_rest(self._rest, exchange, self._limits, self._admission)
+        await serve_rest(self._rest, self._gateway, exchange, self._limits)

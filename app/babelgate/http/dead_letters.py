@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from babelgate.errors import InvalidParameter
-from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import DeadLetter, DeadLetterFilter, LetterEdit, RemovalResult
 from babelgate.gateway.redrive import RedriveOrder
 from babelgate.http import letter_views, views
@@ -18,6 +18,7 @@ from babelgate.http.dependencies import (
     READS_BODY,
     CallerOf,
     ExchangeOf,
+    LettersOf,
     QueueName,
     TraceOf,
     inlined,
@@ -34,14 +35,17 @@ LetterId = Annotated[
 Search = Annotated[letter_views.SearchQuery, Query()]
 
 
-def routes(gateway: Gateway) -> APIRouter:
-    """The routes that call ``gateway``."""
+@cache
+def routes() -> APIRouter:
+    """The routes of every application in this process. The scope of a call has its gateway."""
     router = APIRouter(prefix="/queues/{queue}")
-    letters = gateway.letters
 
     @router.get("/dead-letters", response_model=letter_views.DeadLetterPageView)
     async def list_dead_letters(
-        caller: CallerOf, queue: QueueName, parameters: Annotated[letter_views.DeadLetterQuery, Query()]
+        letters: LettersOf,
+        caller: CallerOf,
+        queue: QueueName,
+        parameters: Annotated[letter_views.DeadLetterQuery, Query()],
     ) -> Response:
         where = DeadLetterFilter(
             parameters.job, parameters.reason, parameters.before, parameters.after, parameters.trace_id
@@ -57,7 +61,10 @@ def routes(gateway: Gateway) -> APIRouter:
         responses={202: {"model": letter_views.RedriveJobView}},
     )
     async def redrive_dead_letters(
-        exchange: ExchangeOf, queue: QueueName, parameters: letter_views.RedriveRequest = _EVERYTHING
+        letters: LettersOf,
+        exchange: ExchangeOf,
+        queue: QueueName,
+        parameters: letter_views.RedriveRequest = _EVERYTHING,
     ) -> Response:
         order, caller, trace = _order(parameters), exchange.caller, exchange.trace
         if parameters.background:
@@ -79,7 +86,7 @@ def routes(gateway: Gateway) -> APIRouter:
         responses={207: {"model": letter_views.RemovalView}},
     )
     async def delete_dead_letters(
-        caller: CallerOf, queue: QueueName, parameters: letter_views.DeleteDeadLettersRequest
+        letters: LettersOf, caller: CallerOf, queue: QueueName, parameters: letter_views.DeleteDeadLettersRequest
     ) -> Response:
         results = await letters.remove(caller, queue, parameters.ids)
         failed = sum(result.error is not None for result in results)
@@ -91,7 +98,7 @@ def routes(gateway: Gateway) -> APIRouter:
 
     @router.post("/dead-letters:purge", dependencies=NO_PARAMETERS)
     async def purge_dead_letters(
-        caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
+        letters: LettersOf, caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
     ) -> views.PurgeResultView:
         return views.purged(await letters.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 
@@ -99,7 +106,13 @@ def routes(gateway: Gateway) -> APIRouter:
         "/dead-letters/{letter_id}:redrive", response_model=letter_views.RedrivenLetterView, openapi_extra=READS_BODY
     )
     async def redrive_dead_letter(
-        caller: CallerOf, queue: QueueName, letter_id: LetterId, trace: TraceOf, search: Search, request: Request
+        letters: LettersOf,
+        caller: CallerOf,
+        queue: QueueName,
+        letter_id: LetterId,
+        trace: TraceOf,
+        search: Search,
+        request: Request,
     ) -> letter_views.RedrivenLetterView:
         body = await request.body()
         wanted = from_body(body, RedriveDeadLetterRequest) if body else RedriveDeadLetterRequest()
@@ -113,13 +126,15 @@ def routes(gateway: Gateway) -> APIRouter:
         return letter_views.RedrivenLetterView.model_validate(sent)
 
     @router.get("/dead-letters/{letter_id}", response_model=letter_views.DeadLetterView)
-    async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search) -> Response:
+    async def get_dead_letter(
+        letters: LettersOf, caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search
+    ) -> Response:
         found = await letters.get(caller, queue, letter_id, search.cursor)
         return json_answer(msgspec.Raw(_encoded(found)))
 
     @router.delete("/dead-letters/{letter_id}")
     async def delete_dead_letter(
-        caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search
+        letters: LettersOf, caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search
     ) -> views.PurgedView:
         await letters.remove_one(caller, queue, letter_id, search.cursor)
         return views.PurgedView(removed=1)

@@ -11,6 +11,8 @@ from fastapi import Depends, Path, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from babelgate.gateway.authorization import Caller
+from babelgate.gateway.dead_letter_operations import DeadLetterOperations
+from babelgate.gateway.gateway import Gateway
 from babelgate.http.exchange import Exchange, Parts, json_list, send_parts
 from babelgate.http.problems import MethodNotAllowed
 from babelgate.http.schemas import NoParameters, from_body
@@ -20,6 +22,7 @@ from babelgate.jsontext import surely_finite
 from babelgate.runtime import turns
 
 EXCHANGE = "babelgate.exchange"
+GATEWAY = "babelgate.gateway"
 
 Item = TypeVar("Item")
 
@@ -32,6 +35,16 @@ _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 def _exchange(request: Request) -> Exchange:
     exchange: Exchange = request.scope[EXCHANGE]
     return exchange
+
+
+async def _gateway(request: Request) -> Gateway:
+    gateway: Gateway = request.scope[GATEWAY]
+    return gateway
+
+
+async def _letters(request: Request) -> DeadLetterOperations:
+    gateway: Gateway = request.scope[GATEWAY]
+    return gateway.letters
 
 
 def _caller(request: Request) -> Caller:
@@ -70,6 +83,8 @@ async def refuse_body(request: Request) -> None:
 
 
 ExchangeOf = Annotated[Exchange, Depends(_exchange)]
+GatewayOf = Annotated[Gateway, Depends(_gateway)]
+LettersOf = Annotated[DeadLetterOperations, Depends(_letters)]
 CallerOf = Annotated[Caller, Depends(_caller)]
 TraceOf = Annotated[RequestTrace | None, Depends(_trace)]
 QueueName = Annotated[str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9 . _ -`.", examples=["emails"])]

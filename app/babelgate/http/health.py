@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import BrokerUnavailable, Draining, InvalidParameter
 from babelgate.gateway.authorization import Right
-from babelgate.gateway.gateway import Gateway
 from babelgate.http import views
-from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, PartsResponse
+from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, GatewayOf, PartsResponse
 from babelgate.http.exchange import Parts, cut
 from babelgate.http.problems import NotReady
 
@@ -20,8 +21,9 @@ PROBES = frozenset({"/livez", READYZ, "/startupz"})
 _SWITCH = {"": True, "1": True, "true": True, "0": False, "false": False}
 
 
-def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
-    """The routes that call ``gateway``, and ``/metrics`` when ``scraping`` is given."""
+@cache
+def routes() -> APIRouter:
+    """The routes of every application in this process. The scope of a call has its gateway."""
     router = APIRouter()
 
     @router.get("/livez", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
@@ -29,13 +31,13 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
         return views.ProbeView(status="ok")
 
     @router.get("/startupz", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
-    async def startupz() -> views.ProbeView:
+    async def startupz(gateway: GatewayOf) -> views.ProbeView:
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
         return views.ProbeView(status="ok")
 
     @router.get(READYZ, response_model_exclude_none=True)
-    async def readyz(request: Request, caller: CallerOf) -> views.ProbeView:
+    async def readyz(gateway: GatewayOf, request: Request, caller: CallerOf) -> views.ProbeView:
         verbose = _verbose(request)
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
@@ -52,17 +54,20 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
             status="ok", brokers=[views.BrokerStateView.model_validate(state) for state in states] or None
         )
 
-    if scraping is not None:
-        _add_metrics(router, scraping)
     return router
 
 
-def _add_metrics(router: APIRouter, scraping: Scraping) -> None:
+def metrics_routes(scraping: Scraping) -> APIRouter:
+    """The route of ``/metrics``."""
+    router = APIRouter()
+
     @router.get("/metrics", response_class=PlainTextResponse, dependencies=NO_PARAMETERS)
     async def metrics(request: Request, caller: CallerOf) -> Response:
         caller.require_anywhere(Right.MANAGE)
         text, content_type = await scraping.show(request.headers.get("accept", ""))
         return PartsResponse(Parts(len(text), cut(text)), {"content-type": content_type, "vary": "accept"})
+
+    return router
 
 
 def _verbose(request: Request) -> bool:

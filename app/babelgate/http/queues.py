@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +22,7 @@ from babelgate.http.dependencies import (
     NO_PARAMETERS,
     READS_BODY,
     CallerOf,
+    GatewayOf,
     QueueName,
     inlined,
     json_answer,
@@ -33,38 +35,43 @@ from babelgate.http.problems import UnsupportedMediaType
 from babelgate.http.schemas import ValidateParameters, from_query, given
 
 
-def routes(gateway: Gateway) -> APIRouter:
-    """The routes that call ``gateway``."""
+@cache
+def routes() -> APIRouter:
+    """The routes of every application in this process. The scope of a call has its gateway."""
     router = APIRouter()
 
     @router.get("/queues", response_model=views.QueueListView)
-    async def list_queues(caller: CallerOf, parameters: Annotated[views.QueueListQuery, Query()]) -> Response:
+    async def list_queues(
+        gateway: GatewayOf, caller: CallerOf, parameters: Annotated[views.QueueListQuery, Query()]
+    ) -> Response:
         infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor)
         tail = f'],"next_cursor":{msgspec.json.encode(cursor).decode()}}}'
         return await listed('{"queues":[', infos, _queue, tail, lambda info: 0)
 
     @router.post("/queues/{queue}:purge", dependencies=NO_PARAMETERS)
     async def purge_queue(
-        caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
+        gateway: GatewayOf, caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
     ) -> views.PurgeResultView:
         return views.purged(await gateway.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 
     @router.get("/queues/{queue}", dependencies=NO_PARAMETERS)
-    async def get_queue(caller: CallerOf, queue: QueueName) -> views.QueueView:
+    async def get_queue(gateway: GatewayOf, caller: CallerOf, queue: QueueName) -> views.QueueView:
         return views.QueueView.model_validate(await gateway.overview.queue(caller, queue))
 
     @router.get("/queues/{queue}/messages:peek", response_model=views.PeekedListView)
     async def peek_messages(
-        caller: CallerOf, queue: QueueName, parameters: Annotated[views.PeekQuery, Query()]
+        gateway: GatewayOf, caller: CallerOf, queue: QueueName, parameters: Annotated[views.PeekQuery, Query()]
     ) -> Response:
         found = await gateway.peek(caller, queue, parameters.limit)
         return await listed('{"messages":[', found, _peeked, "]}", lambda each: len(each.body))
 
     @router.post("/queues/{queue}/messages:validate", response_model=views.ProjectionView, openapi_extra=READS_BODY)
-    async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
+    async def validate_message(gateway: GatewayOf, caller: CallerOf, queue: QueueName, request: Request) -> Response:
         parameters = from_query(request.scope["query_string"], ValidateParameters)
         if parameters.mode == "consume":
-            return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
+            return _projected(
+                await _consumed(gateway, caller, queue, parameters, request.scope[EXCHANGE], await request.body())
+            )
         access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
         exchange: Exchange = request.scope[EXCHANGE]
         body, properties = await request.body(), from_header(exchange)
@@ -82,7 +89,7 @@ def routes(gateway: Gateway) -> APIRouter:
         return _projected(made)
 
     async def _consumed(
-        caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes
+        gateway: Gateway, caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes
     ) -> Projection:
         for name in ("delay_seconds", "ordering_key"):
             if given(getattr(parameters, name)) is not None:
@@ -93,7 +100,7 @@ def routes(gateway: Gateway) -> APIRouter:
         return await gateway.inspect(caller, queue, body)
 
     @router.get("/brokers", dependencies=NO_PARAMETERS)
-    async def list_brokers(caller: CallerOf) -> views.BrokerListView:
+    async def list_brokers(gateway: GatewayOf, caller: CallerOf) -> views.BrokerListView:
         found = await gateway.overview.brokers(caller)
         return views.BrokerListView(brokers=[views.BrokerView.model_validate(info) for info in found])
 

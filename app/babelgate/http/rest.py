@@ -20,11 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from babelgate import __version__
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
-from babelgate.gateway.admission import Admission
 from babelgate.gateway.gateway import Gateway
 from babelgate.http import dead_letters, health, queues, redrives
 from babelgate.http.body import RequestLimits, is_null, read, require_json, require_utf8
-from babelgate.http.dependencies import EXCHANGE, refuse_body, refuse_method
+from babelgate.http.dependencies import EXCHANGE, GATEWAY, refuse_body, refuse_method
 from babelgate.http.exchange import Exchange
 from babelgate.http.heads import check_query
 from babelgate.http.path_hints import path_hint
@@ -54,7 +53,7 @@ class _Failures:
             scope[_FAILURE].append(error)
 
 
-def create_rest(gateway: Gateway, scraping: Scraping | None, hot: Sequence[str]) -> FastAPI:
+def create_rest(scraping: Scraping | None, hot: Sequence[str]) -> FastAPI:
     """Create the FastAPI application, which raises its errors instead of answering them.
 
     ``hot``: the paths of the other endpoints. The answer to an unknown path names those that are similar.
@@ -71,8 +70,9 @@ def create_rest(gateway: Gateway, scraping: Scraping | None, hot: Sequence[str])
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(RequestValidationError, _misfit)
-    parts = [module.routes(gateway) for module in (queues, dead_letters, redrives)]
-    parts.append(health.routes(gateway, scraping))
+    parts = [module.routes() for module in (queues, dead_letters, redrives, health)]
+    if scraping is not None:
+        parts.append(health.metrics_routes(scraping))
     for part in parts:
         rest.include_router(part)
     served = [route.path for part in parts for route in part.routes if isinstance(route, APIRoute)]
@@ -81,7 +81,7 @@ def create_rest(gateway: Gateway, scraping: Scraping | None, hot: Sequence[str])
     return rest
 
 
-async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
+async def serve_rest(rest: FastAPI, gateway: Gateway, exchange: Exchange, limits: RequestLimits) -> None:
     """Serve a request with FastAPI. Raises the error of the request.
 
     A request that only reads ends when its client disconnects (raises ClientGone). One that may write goes on.
@@ -92,7 +92,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
     is_validate = exchange.path.endswith(":validate")
     is_message = is_validate or _EDIT.fullmatch(exchange.path) is not None
     limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
-    with admission.other("", min(exchange.announced, limit)) as permit:
+    with gateway.admission.other("", min(exchange.announced, limit)) as permit:
         body = await read(exchange, limit, permit)
     if not is_validate and is_null(body):
         body = b""
@@ -126,6 +126,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
         "root_path": "",
         "headers": [*headers, (b"content-type", b"application/json")],
         EXCHANGE: exchange,
+        GATEWAY: gateway,
         _FAILURE: failures,
     }
     serving = rest(scope, receive, send)
