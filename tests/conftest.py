@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
+import psutil
 import pytest
 
 from babelgate.brokers import registry
 from tests.harness import conformance, groups, repeated
+from tests.harness.sharing import SharedServers
+
+_SHARED = pytest.StashKey[SharedServers]()
+"""Of the process that distributes the tests."""
+
+_left: list[psutil.Process] = []
+"""All workers of a run that is interrupted, and the servers that they have started."""
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -80,12 +90,13 @@ def queue() -> str:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """One server of each broker for all tests that do not need their own."""
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """The servers of brokers: one that all workers share, and one of this worker for tests that disturb it."""
     from tests.brokers.registry import Servers
 
+    shared: str | None = getattr(request.config, "workerinput", {}).get("servers")
     with ExitStack() as stack:
-        yield Servers(stack, tmp_path_factory.mktemp)
+        yield Servers(stack, tmp_path_factory.mktemp, Path(shared) if shared else None)
 
 
 @pytest.fixture
@@ -101,7 +112,40 @@ def rabbit(servers: Servers) -> RabbitServer:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object:
     from tests.harness.scheduling import ByServer
 
-    return ByServer(config, log)
+    return ByServer(config, log, config.stash[_SHARED].is_ready)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell a worker where the servers are that all workers share."""
+    if _SHARED not in node.config.stash:
+        node.config.stash[_SHARED] = SharedServers()
+        # What is stopped in this way ends its servers, too.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    node.workerinput["servers"] = str(node.config.stash[_SHARED].directory)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: WorkerController, ids: Sequence[str]) -> None:
+    """Start the servers that some test shares."""
+    from tests.brokers.registry import SHARED
+    from tests.harness.scheduling import shared_servers_of
+
+    needed = set().union(*map(shared_servers_of, ids))
+    node.config.stash[_SHARED].start(broker for kind, broker in SHARED.items() if kind in needed)
+
+
+def pytest_keyboard_interrupt() -> None:
+    """Workers are killed now, without the end of their fixtures."""
+    _left.extend(psutil.Process().children(recursive=True))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (shared := config.stash.get(_SHARED, None)) is not None:
+        shared.close()
+        for process in _left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of a module.
+
+    Before Python 3.11.8 a tree is refused with a SystemError if a finalizer, or another thread, parses while it is
+    made. Nothing but the garbage collector lets them: https://github.com/python/cpython/issues/106905
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(text)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def module_name(path: Path) -> str:
@@ -28,7 +44,7 @@ def imports(path: Path) -> Iterator[str]:
 
     ``from babelgate import errors`` yields ``babelgate.errors``: a name that is a module counts as one.
     """
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(parsed(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import tomllib
 from collections import defaultdict
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from babelgate.brokers import registry
-from tests.architecture.sources import ROOT, modules, tracked
+from tests.architecture.sources import ROOT, modules, parsed, tracked
 
 MAX_LINES = 400
 
@@ -43,7 +44,7 @@ def test_source_files_are_short() -> None:
 def test_class_names_mean_one_thing() -> None:
     places = defaultdict(set)
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path.read_text("utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places[node.name].add(name)
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
@@ -51,7 +52,7 @@ def test_class_names_mean_one_thing() -> None:
 
 def test_every_package_says_what_lives_there() -> None:
     packages = [path for path in modules().values() if path.name == "__init__.py"]
-    assert [relative(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
+    assert [relative(path) for path in packages if not ast.get_docstring(parsed(path.read_text("utf-8")))] == []
 
 
 def test_every_broker_has_its_tests_in_a_folder_of_its_name() -> None:
@@ -64,7 +65,7 @@ def test_no_sql_and_no_lua_in_python() -> None:
     found = [
         f"{relative(path)}:{node.lineno}: {match.group()!r}"
         for path in modules().values()
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path.read_text("utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if (match := SQL.search(node.value) or LUA.search(node.value))
     ]
@@ -90,7 +91,7 @@ def test_a_logger_has_the_name_of_its_module() -> None:
     given = [
         (name, ast.unparse(node.args[0]))
         for name, path in modules().items()
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "get_logger"
     ]
     assert len(given) > 40
@@ -127,3 +128,20 @@ def test_readers_find_each_folder_and_each_target() -> None:
     helped = re.findall(r"^([a-z-]+):.* ## \S.*$", makefile, re.MULTILINE)
     targets = re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE)
     assert sorted(helped) == sorted(phony.split()) == sorted(targets)
+
+
+def test_what_is_parsed_by_a_collection_does_no_harm() -> None:
+    def collected(phase: str, _: object) -> None:
+        ast.parse("(" * 20 + "1" + ")" * 20 + "+" + "-" * 50 + "1")
+
+    text = "".join(f"def f{n}(a):\n    return [a, (a, {{a: [a]}})]\n" for n in range(300))
+    before = gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(10)
+    try:
+        for _ in range(20):
+            assert len(parsed(text).body) == 300
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(collected)

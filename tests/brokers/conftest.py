@@ -27,6 +27,7 @@ _BOUNDS = {
     "artemis": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS"),
     "pulsar": ("binding.PING_SECONDS",),
     "servicebus": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS"),
+    "sqlite": ("binding.OPEN_SECONDS", "binding.PING_SECONDS"),
     "sqs": ("binding.WARNINGS_SECONDS", "client.CONNECT_SECONDS", "client.OPEN_SECONDS"),
 }
 """What a ping, a check and a start may take."""

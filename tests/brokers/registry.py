@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from babelgate.brokers import registry
+from tests.harness import sharing
 from tests.harness.broker import Broker, Variant
 
 KINDS = tuple(dict.fromkeys(driver.kind for driver in registry.SCHEMES.values()))
@@ -24,6 +26,8 @@ HARNESSES: Mapping[str, tuple[Variant, ...]] = {
 ALL = [variant for variants in HARNESSES.values() for variant in variants]
 ORDINARY = [variants[0] for variants in HARNESSES.values()]
 WITH_SERVER = [variant for variant in ORDINARY if not variant.broker.embedded]
+SHARED = {kind: HARNESSES[kind][0].broker for kind in sharing.KINDS}
+"""The brokers whose servers all workers share."""
 
 
 def marks(*variants: Variant) -> list[pytest.MarkDecorator]:
@@ -37,26 +41,52 @@ def params(variants: Iterable[Variant]) -> list[ParameterSet]:
 
 
 class Servers:
-    """Starts each broker's server at its first use, and ends them all with ``stack``."""
+    """The server of each broker: one that all workers share for tests that only use it, and one of this process for
+    the others, which starts at its first use and ends with ``stack``.
 
-    def __init__(self, stack: ExitStack, directory: Callable[[str], Path]) -> None:
+    ``shared``: where the servers of all workers are; None where this process is the only one, whose server is for all.
+    """
+
+    def __init__(self, stack: ExitStack, directory: Callable[[str], Path], shared: Path | None = None) -> None:
         self._stack = stack
         self._directory = directory
+        self._shared = shared
+        self._lent: dict[str, sharing.Lent | None] = {}
         self._running: dict[Callable[..., Any], Any] = {}
-        """The server of each ``serve``: variants of a broker may be served differently."""
+        """This process' server of each ``serve``: variants of a broker may be served differently."""
 
     def server(self, broker: type[Broker]) -> Any:
-        """The running server of a broker that is not embedded. What it confirmed survives a kill."""
+        """The running server of a broker that is not embedded, for the test that runs. What it confirmed survives a
+        kill."""
+        if broker.kind not in sharing.KINDS or not sharing.shares(_test()):
+            return self._own(broker)
+        return self._find_shared(broker) or sharing.Lent(self._own(broker))
+
+    def running(self, broker: type[Broker]) -> Any:
+        """The server of a broker as the last test left it; None before its first use."""
+        if sharing.shares(_test()) and (lent := self._lent.get(broker.kind)) is not None:
+            return lent
+        return self._running.get(broker.serve)
+
+    def broker(self, variant: Variant, directory: Path) -> Broker:
+        """A running broker. An embedded one keeps its data in ``directory``."""
+        return variant.on(directory if variant.broker.embedded else self.server(variant.broker))
+
+    def _own(self, broker: type[Broker]) -> Any:
         if broker.serve not in self._running:
             serving = broker.serve(self._directory(broker.kind), durable=True)
             self._running[broker.serve] = self._stack.enter_context(serving)
         self._running[broker.serve].ensure()
         return self._running[broker.serve]
 
-    def running(self, broker: type[Broker]) -> Any:
-        """The server of a broker as the last test left it; None before its first use."""
-        return self._running.get(broker.serve)
+    def _find_shared(self, broker: type[Broker]) -> sharing.Lent | None:
+        if self._shared is None or broker.serve is not SHARED[broker.kind].serve:
+            return None
+        if broker.kind not in self._lent:
+            self._lent[broker.kind] = sharing.find(self._shared, broker.kind)
+        return self._lent[broker.kind]
 
-    def broker(self, variant: Variant, directory: Path) -> Broker:
-        """A running broker. An embedded one keeps its data in ``directory``."""
-        return variant.on(directory if variant.broker.embedded else self.server(variant.broker))
+
+def _test() -> str:
+    """The node id of the test that runs."""
+    return os.environ["PYTEST_CURRENT_TEST"]

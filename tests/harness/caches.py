@@ -25,7 +25,7 @@ from babelgate.gateway.routing import Route, Rule
 from babelgate.http.schemas import PublishParameters
 from babelgate.observe.events import Facts
 from babelgate.runtime.cache import Cache
-from tests.architecture.sources import belongs, modules
+from tests.architecture.sources import belongs, modules, parsed
 from tests.brokers.registry import ALL
 
 _PROGRAMS = ("babelgate.pipeline", "babelgate.cli", "babelgate.demo")
@@ -270,7 +270,7 @@ def bounds() -> Mapping[str, Bound]:
 def _of(name: str) -> Iterator[tuple[str, Bound]]:
     text = modules()[name].read_text("utf-8")
     # To parse every module takes seconds.
-    for node in ast.walk(ast.parse(text)) if "Cache(" in text or "lru_cache(" in text else ():
+    for node in ast.walk(parsed(text)) if "Cache(" in text or "lru_cache(" in text else ():
         if isinstance(node, ast.FunctionDef):
             for made in node.decorator_list:
                 if isinstance(made, ast.Call) and _is(made, "lru_cache"):

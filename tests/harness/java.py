@@ -9,8 +9,9 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.harness.ci import missing
 from tests.harness.local import free_port, suspend
@@ -19,7 +20,7 @@ BROKERS = Path(__file__).resolve().parents[2] / ".brokers"
 """Programs of brokers, a folder for each: fetched once by ``make broker-deps``; the tests only read them."""
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-_READY_SECONDS = 120.0
+_READY_SECONDS = 300.0
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of the virtual machine for a server that starts fast and needs few processors."""
@@ -83,6 +84,10 @@ class ServerProcess(ABC):
     def __init__(self) -> None:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """The server for another process, which uses it and does not end it."""
+        return vars(self) | {"_process": None}
 
     @property
     def pid(self) -> int:

@@ -1,7 +1,8 @@
 """Distributes the tests over the workers of pytest-xdist.
 
 Tests that compute run on as many workers as the machine has cores, tests that load a gateway on as many others, and
-tests that wait on all. What shares a server or a Spark session stays together as far as that keeps nobody waiting.
+tests that wait on all. What needs a Spark session or a server of its own stays together as far as that keeps nobody
+waiting; servers that all workers share are no reason to choose a worker.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from typing import TYPE_CHECKING, Literal
 
 from xdist.scheduler import LoadScopeScheduling
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from tests.harness.sharing import KINDS, shares
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pytest
+    from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
 TOGETHER = (
@@ -40,7 +45,8 @@ APART = (
 """Tests that start processes of their own and take seconds each: any worker takes the next one."""
 
 CONTRACTS = "/test_contract.py"
-"""Its classes have hundreds of tests, and any worker takes the next test function."""
+"""Its classes have hundreds of tests. Any worker takes the next test function; those on a server of their own, which
+they stop and start, stay together."""
 
 LOADS = (
     "tests/clients/",
@@ -89,7 +95,7 @@ def scope_of(nodeid: str) -> str:
     if path.startswith(APART):
         return nodeid
     if path.endswith(CONTRACTS):
-        return function
+        return path if own_servers_of(nodeid) else function
     # The tests of a module that has several brokers are as many units.
     return " ".join([function.rpartition("::")[0], *sorted(servers_of(nodeid))])
 
@@ -106,16 +112,28 @@ def servers_of(nodeid: str) -> set[str]:
     return {folder or parameter for folder, parameter in _OF_SERVER.findall(nodeid)}
 
 
+def own_servers_of(nodeid: str) -> set[str]:
+    """The kinds of brokers of which a test needs a server of its worker's own that takes a while to start."""
+    return set() if shares(nodeid) else servers_of(nodeid) & {*KINDS}
+
+
+def shared_servers_of(nodeid: str) -> set[str]:
+    """The kinds of brokers whose servers a test shares with all workers."""
+    return servers_of(nodeid) & {*KINDS} if shares(nodeid) else set()
+
+
 class ByServer(LoadScopeScheduling):  # type: ignore[misc]
     """Units of work are folders, classes, modules, test functions or single tests, in the order of collection.
 
-    A worker prefers what needs no server that it has not started; then a server that the fewest others have started.
+    A worker prefers what needs the servers that it has started; then a server that nobody has started; then what shares
+    servers that are ready, by ``is_ready``; then a server that the fewest others have started.
     """
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)
-        self._servers: dict[str, set[str]] = {}
-        """The servers that the tests of each scope need."""
+    def __init__(self, config: pytest.Config, log: Producer | None, is_ready: Callable[[str], bool]) -> None:
+        super().__init__(config, log)
+        self._is_ready = is_ready
+        self._needed: dict[str, tuple[set[str], set[str]]] = {}
+        """The own and the shared servers that the tests of each scope need."""
         self._kinds: dict[str, Kind] = {}
         """How the tests of each scope use the machine."""
         self._started: defaultdict[WorkerController, set[str]] = defaultdict(set)
@@ -124,27 +142,31 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
-    def _needs(self, scope: str) -> set[str]:
-        if scope not in self._servers:
-            self._servers[scope] = set().union(*map(servers_of, self.workqueue[scope]))
-        return self._servers[scope]
+    def _needs(self, scope: str) -> tuple[set[str], set[str]]:
+        if scope not in self._needed:
+            tests = self.workqueue[scope]
+            self._needed[scope] = set().union(*map(own_servers_of, tests)), set().union(*map(shared_servers_of, tests))
+        return self._needed[scope]
 
     def _kind(self, scope: str) -> Kind:
         if scope not in self._kinds:
             self._kinds[scope] = min(map(kind_of, self.workqueue[scope]))
         return self._kinds[scope]
 
+    def _cost(self, node: WorkerController, scope: str) -> int:
+        """How much is against giving ``scope`` to ``node``: 0 is best."""
+        own, shared = self._needs(scope)
+        missing = own - self._started[node]
+        if own and not missing:
+            return 0
+        if not own:
+            return 2 if all(map(self._is_ready, shared)) else 3
+        others = sum(len(missing & started) for started in self._started.values())
+        return 3 + others if others else 1
+
     def _best(self, node: WorkerController, scopes: Iterable[str]) -> str | None:
-        """The first of ``scopes`` whose servers ``node`` has; else one whose servers the fewest workers have."""
-        best, lowest = None, 0
-        for scope in scopes:
-            missing = self._needs(scope) - self._started[node]
-            if not missing:
-                return scope
-            cost = sum(1 + sum(kind in started for started in self._started.values()) for kind in missing)
-            if best is None or cost < lowest:
-                best, lowest = scope, cost
-        return best
+        """The first of those ``scopes`` that have the lowest cost."""
+        return min(scopes, key=lambda scope: self._cost(node, scope), default=None)
 
     def _next(self, node: WorkerController) -> str | None:
         """The best work for ``node``; None if others have to do all that is left."""
@@ -157,7 +179,7 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
     def _assign_work_unit(self, node: WorkerController) -> None:
         # At the start every worker has to get something.
         scope = self._next(node) or next(iter(self.workqueue))
-        self._started[node] |= self._needs(scope)
+        self._started[node] |= self._needs(scope)[0]
         self.workqueue.move_to_end(scope, last=False)
         super()._assign_work_unit(node)
 

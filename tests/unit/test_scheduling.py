@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.harness.scheduling import ByServer, kind_of, kinds_of, scope_of, servers_of
+from tests.harness.scheduling import (
+    ByServer,
+    kind_of,
+    kinds_of,
+    own_servers_of,
+    scope_of,
+    servers_of,
+    shared_servers_of,
+)
+from tests.harness.sharing import KINDS
 
 CORES = os.cpu_count() or 1
 
@@ -30,13 +39,13 @@ class Worker:
         self.shutting_down = True
 
 
-def played(workers: int, nodeids: list[str]) -> list[list[str]]:
-    """What each worker ran, when all are equally fast."""
+def played(workers: int, nodeids: list[str], ready: Collection[str] = KINDS) -> list[list[str]]:
+    """What each worker ran, when all are equally fast. ``ready``: the servers that need not be waited for."""
     log: Any = SimpleNamespace(loadscopesched=lambda *_: None)
     config: Any = SimpleNamespace(
         getvalue=lambda _: [f"{workers}*popen"], option=SimpleNamespace(loadscopereorder=False)
     )
-    scheduler = ByServer(config, log)
+    scheduler = ByServer(config, log, ready.__contains__)
     nodes: list[Any] = [Worker(number) for number in range(workers)]
     for node in nodes:
         scheduler.add_node(node)
@@ -85,16 +94,34 @@ def test_few_workers_run_everything() -> None:
     assert ran == UNITS
 
 
-def test_each_server_is_started_by_few_workers() -> None:
-    waiting = [*contract("redis", 30), *contract("kafka", 30), *contract("pulsar", 30)]
-    ran = played(3, waiting)
+def own(kind: str, tests: int) -> list[str]:
+    return [f"tests/brokers/{kind}/test_{n}.py::test_a" for n in range(tests)]
+
+
+def test_each_own_server_is_started_by_few_workers() -> None:
+    ran = played(3, [*own("rabbitmq", 30), *own("kafka", 30), *own("pulsar", 30)])
     # All but the last, whose own servers have nothing to do any more, stay with the server that they have.
-    assert sum(len(set().union(*map(servers_of, nodeids))) for nodeids in ran) <= 5
+    assert sum(len(set().union(*map(own_servers_of, nodeids))) for nodeids in ran) <= 5
 
 
-def test_the_tests_of_a_broker_are_shared_among_workers() -> None:
-    ran = played(2, contract("kafka", 30))
-    assert min(map(len, ran)) > 5
+def test_the_tests_that_stop_a_server_come_first_and_are_together() -> None:
+    stopping = [
+        f"tests/brokers/{kind}/test_contract.py::TestHung::test_{n}[{kind}]" for kind in KINDS for n in range(3)
+    ]
+    ran = played(3, [*contract("kafka", 30), *contract("sqlite", 30), *stopping])
+    for kind in KINDS:
+        assert sum(kind in set().union(*map(own_servers_of, nodeids)) for nodeids in ran) == 1
+    for nodeids in ran:
+        needs = [bool(own_servers_of(nodeid)) for nodeid in nodeids]
+        assert needs[0] and needs == sorted(needs, reverse=True)
+
+
+def test_what_shares_a_server_is_for_every_worker_once_it_is_ready() -> None:
+    ran = played(3, [*contract("kafka", 30), *contract("rabbitmq", 30)], ready=["rabbitmq"])
+    assert min(map(len, ran)) > 15
+    for nodeids in ran:
+        kinds = [kind for nodeid in nodeids for kind in shared_servers_of(nodeid)]
+        assert kinds == sorted(kinds, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +133,11 @@ def test_the_tests_of_a_broker_are_shared_among_workers() -> None:
         (
             "tests/brokers/sqs/test_contract.py::TestLife::test_a[sqs-x::y]",
             "tests/brokers/sqs/test_contract.py::TestLife::test_a",
+        ),
+        ("tests/brokers/sqs/test_contract.py::TestHung::test_a[sqs]", "tests/brokers/sqs/test_contract.py"),
+        (
+            "tests/brokers/redis/test_contract.py::TestHung::test_a[redis]",
+            "tests/brokers/redis/test_contract.py::TestHung::test_a",
         ),
         ("tests/unit/test_ledger.py::test_a[x]", "tests/unit/test_ledger.py"),
         ("tests/brokers/redis/test_plain.py::TestIt::test_a", "tests/brokers/redis/test_plain.py::TestIt redis"),

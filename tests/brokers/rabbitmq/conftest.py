@@ -11,6 +11,7 @@ from babelgate.brokers.rabbitmq.binding import RabbitBinding
 from tests.brokers.rabbitmq.harness import RabbitBroker, binding
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.registry import Servers
+from tests.harness.sharing import Lent
 
 _OF_A_SERVER = {"broker", "managed", "rabbit"}
 
@@ -18,12 +19,17 @@ _OF_A_SERVER = {"broker", "managed", "rabbit"}
 @pytest.fixture(autouse=True)
 def swept(request: pytest.FixtureRequest, servers: Servers) -> Iterator[None]:
     """Delete the queues that a test leaves: each start would recover them, and an idle quorum queue works every five
-    seconds."""
+    seconds. On a server that others share, those of this test."""
+    if _OF_A_SERVER.isdisjoint(request.fixturenames):
+        yield
+        return
+    queue: str = request.getfixturevalue("queue")
     yield
-    if not _OF_A_SERVER.isdisjoint(request.fixturenames):
-        server: RabbitServer | None = servers.running(RabbitBroker)
-        if server is not None and server.is_running and server.answers():
-            server.delete_queues("test-")
+    server: RabbitServer | Lent | None = servers.running(RabbitBroker)
+    if isinstance(server, Lent):
+        server.delete_queues(queue)
+    elif server is not None and server.is_running and server.answers():
+        server.delete_queues("test-")
 
 
 @pytest.fixture(scope="module")

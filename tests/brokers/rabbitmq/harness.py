@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -157,9 +158,15 @@ class RabbitBroker(ServerBroker):
         return await asyncio.to_thread(self._browse, queue, delayed)
 
     def _browse(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
-        """The queue's only message; a delayed one is in the queue of its first delay, which all queues share."""
+        """The queue's only message; a delayed one is in the queue of its first delay, which all queues share. Who looks
+        there has all messages in hand, so that tests look one after the other."""
         profile = queue_of(queue, self.queue_options).profile
-        with contextlib.suppress(pika.exceptions.ChannelClosedByBroker), client(self.url) as channel:
+        with (
+            contextlib.suppress(pika.exceptions.ChannelClosedByBroker),
+            (self.server.directory / "looking").open("w") as looking,
+            client(self.url) as channel,
+        ):
+            fcntl.flock(looking, fcntl.LOCK_EX)
             for name in [f"babelgate.delay.{number:02d}" for number in range(25)] if delayed else [profile.queue]:
                 while True:
                     method, properties, body = channel.basic_get(name)

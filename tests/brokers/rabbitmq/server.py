@@ -10,9 +10,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -104,6 +105,10 @@ class RabbitServer:
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """The server for another process, which uses it and does not end it."""
+        return vars(self) | {"_process": None}
 
     @property
     def _log(self) -> Path:

@@ -189,6 +189,12 @@ class TestScripts:
 
 
 class TestTheLine:
+    @pytest.fixture
+    async def one(self, between: Proxy) -> AsyncIterator[RedisBinding]:
+        """A busy disk is no server that hangs."""
+        async with binding(f"redis://127.0.0.1:{between.port}/0", {"timeout_seconds": 30}) as opened:
+            yield opened
+
     async def test_concurrent_calls_share_one_connection(
         self, one: RedisBinding, native: NativeQueue, between: Proxy, plain: redis.Redis, queue: str
     ) -> None:

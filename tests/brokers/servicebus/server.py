@@ -32,6 +32,10 @@ class ServiceBusEmulator:
         self._process: subprocess.Popen[bytes] | None = None
         self._log = directory / "servicebus-emulator.log"
 
+    def __getstate__(self) -> Mapping[str, Any]:
+        """The server for another process, which uses it and does not end it."""
+        return vars(self) | {"_process": None}
+
     @property
     def pid(self) -> int:
         """The process."""

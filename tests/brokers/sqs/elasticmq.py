@@ -10,9 +10,10 @@ import tempfile
 import urllib.error
 import urllib.request
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.harness.ci import missing
 from tests.harness.java import BROKERS, SMALL, JavaServer, ServerProcess, fetch_jars, java
@@ -74,6 +75,10 @@ class ElasticMq(SqsServer, JavaServer):
         """The queues that there were when it was killed."""
         self._configuration = directory / "elasticmq.conf"
         self._configuration.write_text(_CONFIGURATION.format(port=server_port, directory=directory))
+
+    def __getstate__(self) -> Mapping[str, Any]:
+        """Another process has no relay: it does not end the service."""
+        return {**super().__getstate__(), "port": self._server_port, "_relay": None}
 
     def command(self) -> Sequence[str]:
         if not _HOME.exists():
