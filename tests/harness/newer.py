@@ -24,7 +24,7 @@ RELEASE = "trixie"
 PACKAGES = (
     *("rabbitmq-server", "redis-server", "valkey-server", "python3-venv"),
     # What tests call.
-    *("ca-certificates", "git", "haproxy", "iproute2", "openssl", "procps"),
+    *("ca-certificates", "e2fsprogs", "git", "haproxy", "iproute2", "openssl", "procps"),
     # The client of Artemis is built by a C compiler.
     *("gcc", "libc6-dev", "python3-dev"),
 )

@@ -120,6 +120,7 @@ async def test_a_refusal_at_the_head_is_counted(app, client):
     ]
 
 
+@pytest.mark.prometheus
 async def test_prometheus_can_read_all_of_it(client, queue):
     await client.post(f"/queues/{queue}/messages", json=DRAFT)
     answer = await client.get("/metrics")

@@ -78,6 +78,7 @@ def test_the_format_is_the_one_that_is_asked_for(accept: str, content_type: str)
     assert text.endswith(b"# EOF\n") == (content_type == OPENMETRICS)
 
 
+@pytest.mark.prometheus
 def test_promtool_is_content() -> None:
     assert promtool("check", "metrics", stdin=exposition(EVERYTHING)[0]) == ""
 
