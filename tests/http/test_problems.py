@@ -17,7 +17,7 @@ from babelgate.http import problems
 from babelgate.http.api import create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
-from tests.harness.memory import CAPABLE, OWNED, MemoryBinding
+from tests.harness.memory import CAPABLE, OWNED, ConnectedMemory, MemoryBinding
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
@@ -301,9 +301,11 @@ class BrokenSealer(TokenSealer):
         return super().open(token, queue, keep=keep)
 
 
-@pytest.mark.parametrize("capabilities", [CAPABLE, OWNED], ids=["anywhere", "owner"])
-async def test_a_token_that_cannot_be_opened_for_an_unknown_reason_fails_alone(connect, queue, caplog, capabilities):
-    sealer, binding = BrokenSealer([TokenKey("k", bytes(32))]), MemoryBinding(capabilities=capabilities)
+@pytest.mark.parametrize(
+    "binding", [MemoryBinding(), ConnectedMemory(capabilities=OWNED)], ids=["LeasingBroker", "ConnectionBroker"]
+)
+async def test_a_token_that_cannot_be_opened_for_an_unknown_reason_fails_alone(connect, queue, caplog, binding):
+    sealer = BrokenSealer([TokenKey("k", bytes(32))])
     gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer)
     await gateway.start()
     client = await connect(create_api(gateway, auth=Auth(), limits=RequestLimits()))
