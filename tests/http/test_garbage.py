@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from babelgate.brokers.sqlite.binding import SqliteBinding
 from babelgate.errors import BrokerUnavailable
 from babelgate.http.exchange import Exchange
 from babelgate.server.application import App
@@ -115,7 +114,7 @@ async def test_nor_does_a_failure_of_the_broker(app: App, monkeypatch: pytest.Mo
         assert (await post("/messages:batch", listed(DRAFT, DRAFT)).run(app)).status == 207
 
     await post("/messages", DRAFT).run(app)
-    monkeypatch.setattr(SqliteBinding, "publish", publish)
+    monkeypatch.setattr(app.gateway.bindings["local"], "publish", publish)
     assert await left_by(use) == []
 
 
