@@ -19,7 +19,7 @@ from babelgate.brokers.rabbitmq.receive import QueueReceivers
 from babelgate.brokers.rabbitmq.topology import Declarer
 from babelgate.brokers.rabbitmq.url import parameters_of
 from babelgate.errors import BrokerUnavailable, LeaseLost
-from tests.brokers.rabbitmq.harness import count
+from tests.brokers.rabbitmq.harness import binding, count
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import kinds, message
 from tests.harness.world import LIMIT_SECONDS, PATIENCE, until
@@ -210,19 +210,20 @@ class TestReceiving:
         self, rabbit: RabbitServer, one: RabbitBinding, native: NativeQueue
     ) -> None:
         await put(one, native, *range(20))
-        await drained(one, native, 20)
-        await put(one, native, *range(20))
-        loop = asyncio.get_running_loop()
-        rabbit.pause()
-        try:
-            started = loop.time()
-            calls = [taken(one, native, 20), taken(one, native, 1, 0.3)]
-            for outcome in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(outcome, BrokerUnavailable)
-            # Without its bound a receive would wait as long as the broker hangs.
-            assert loop.time() - started < 30
-        finally:
-            rabbit.resume()
+        async with binding(rabbit.url(), {"timeout_seconds": 5}) as other:
+            await drained(other, native, 20)
+            await put(one, native, *range(20))
+            loop = asyncio.get_running_loop()
+            rabbit.pause()
+            try:
+                started = loop.time()
+                calls = [taken(other, native, 20), taken(other, native, 1, 0.3)]
+                for outcome in await asyncio.gather(*calls, return_exceptions=True):
+                    assert isinstance(outcome, BrokerUnavailable)
+                # Without its bound a receive would wait as long as the broker hangs.
+                assert loop.time() - started < 30
+            finally:
+                rabbit.resume()
         assert sorted(map(int, await drained(one, native, 20))) == list(range(20))
 
 
