@@ -40,6 +40,13 @@ def bodies(server: PulsarServer, topic: str, count: int) -> list[bytes]:
     return found
 
 
+def received(opened: Any, topic: str) -> tuple[Any, Any]:
+    """A consumer of a client, and the message that it has received and holds."""
+    consumer = subscribe(opened, topic)
+    opened.create_producer(topic).send(b"1")
+    return consumer, consumer.receive(_PATIENCE_MS)
+
+
 async def test_it_sends_a_message_without_an_answer_again(server: PulsarServer, queue: str) -> None:
     """It reports one success, and the message is stored twice."""
     with client(server.port) as opened:
@@ -67,14 +74,9 @@ async def test_it_sends_a_message_without_an_answer_again(server: PulsarServer, 
 
 
 async def test_an_ack_is_done_without_the_brokers_answer(server: PulsarServer, queue: str) -> None:
-    def receive(opened: Any) -> tuple[Any, Any]:
-        consumer = subscribe(opened, queue)
-        opened.create_producer(queue).send(b"1")
-        return consumer, consumer.receive(_PATIENCE_MS)
-
     async with between(server) as running:
         with client(running.port) as opened:
-            consumer, message = await asyncio.to_thread(receive, opened)
+            consumer, message = await asyncio.to_thread(received, opened, queue)
             running.hold_replies = True
             await asyncio.wait_for(asyncio.to_thread(consumer.acknowledge, message), 60)
             # Before the client is closed, which waits for an answer.
@@ -85,15 +87,9 @@ async def test_an_ack_is_done_without_the_brokers_answer(server: PulsarServer, q
 
 async def test_a_reconnect_is_silent(server: PulsarServer, queue: str) -> None:
     """What a consumer holds is delivered again, and the consumer is the same."""
-
-    def receive(opened: Any) -> tuple[Any, Any]:
-        consumer = subscribe(opened, queue)
-        opened.create_producer(queue).send(b"1")
-        return consumer, consumer.receive(_PATIENCE_MS)
-
     async with between(server) as running:
         with client(running.port) as opened:
-            consumer, message = await asyncio.to_thread(receive, opened)
+            consumer, message = await asyncio.to_thread(received, opened, queue)
             running.cut()
             again = await asyncio.to_thread(consumer.receive, _PATIENCE_MS)
             assert again.message_id() == message.message_id()
