@@ -362,7 +362,7 @@ class BrokerUnavailable(BrokerError):
     code = "broker_unavailable"
     retryable = True
     answered = False
-    """Whether the broker has answered, and cannot say what was asked about one queue now. Then it is not lost."""
+    """Whether the broker has answered, but has no answer about one queue now. It does not count as lost."""
 
 
 class OutcomeUnknown(BrokerError):
@@ -371,7 +371,7 @@ class OutcomeUnknown(BrokerError):
     code = "outcome_unknown"
     retryable = True
     later: asyncio.Future[BabelgateError | None] | None = None
-    """The outcome of a write that goes on; None where nothing more will be known of it."""
+    """The outcome of a write that still runs; None where it will never be known."""
 
 
 class BrokerRejected(BrokerError):

@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 
 
 class Guard(io.TextIOBase):
-    """A text stream that writes to ``below`` what is printable, and line feeds. It escapes the rest."""
+    """A text stream that writes printable characters and line feeds to ``below``, and escapes all others."""
 
     def __init__(self, below: TextIO) -> None:
         self.below = below

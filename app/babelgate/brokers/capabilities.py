@@ -52,7 +52,7 @@ class BrokerCapabilities:
     properties, too; ``None``: no bound but that of the body. ``max_headers`` of a publish; ``None``: no bound.
     ``header_rules``: which headers of a publish the broker carries.
     ``purges``: the messages that a purge removes. ``counted_as``: messages that may be in another count of the broker
-    than their own. What is in ``depth`` is peeked, too.
+    than their own. Messages that ``depth`` counts are peeked, too.
     ``reports``: see :data:`Report`.
     ``broker_properties``: the names of :data:`babelgate.envelope.broker_properties.WRITABLE` that a publish may set.
 

@@ -11,7 +11,7 @@ from babelgate.runtime.backoff import Backoff
 
 CONNECT_SECONDS = 4.0
 """How long connecting may take: with TLS and a login it takes many round trips. A call that waits for it ends after its
-own time-out, and the attempt goes on for the next call."""
+own time-out, and the attempt continues for the next call."""
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LAST_PAUSE_SECONDS = 5.0
@@ -114,7 +114,7 @@ async def replaced(
     replace: Callable[[Connection], None],
     discard: Callable[[Connection], None],
 ) -> None:
-    """Connect anew, because an open connection gave no answer.
+    """Connect again, because an open connection gave no answer.
 
     When the broker accepts a new connection and nothing has arrived on the old one meanwhile, nor in the second after,
     the peer of the old one has vanished: ``replace`` it. Otherwise ``discard`` the new one, because the end of a

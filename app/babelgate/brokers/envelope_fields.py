@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(EnvelopeFields).decode
 
 
 def envelope_fields(body: bytes) -> tuple[EnvelopeFields, EnvelopeMeta] | None:
-    """What is in ``body``; None if that is no JSON object, or its ``meta`` is none."""
+    """The fields of ``body``; None if it is no JSON object, or its ``meta`` is none."""
     try:
         fields = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

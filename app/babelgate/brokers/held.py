@@ -25,7 +25,7 @@ class HolderEnded(Exception):
 
 
 class Held(Generic[What]):
-    """What is held of each unsettled delivery of one connection, by number. Numbers only rise."""
+    """The unsettled deliveries of one connection, by number. Numbers only rise."""
 
     __slots__ = ("_forgotten", "_held", "_last", "_returned")
 
@@ -87,7 +87,7 @@ class Holder(Protocol):
         :meth:`accept`."""
 
     async def barrier(self) -> None:
-        """Wait for a round trip: the broker has processed what was written before. Raises an error
+        """Wait for a round trip: the broker has processed all earlier frames. Raises an error
         where it has ended."""
 
 
@@ -152,7 +152,7 @@ class HandleSettler:
         return [outcomes[position] if position in outcomes else LeaseLost() for position in range(len(handles))]
 
     async def _unanswered(self, holders: Sequence[Holder]) -> list[str | None]:
-        """Per holder the reason why the broker may not have processed what was written; None when it has."""
+        """Per holder the reason why the broker may not have processed the frames; None when it has."""
         if len(holders) == 1:
             # Mostly one, which needs no task.
             return [await self._answer(holders[0])]

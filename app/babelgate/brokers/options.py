@@ -80,7 +80,7 @@ class OptionMap:
             raise ConfigError(key=key, reason=reason)
 
     def finish(self, place: str = "") -> None:
-        """Refuse what was not read. ``place`` ends the word "unknown" in the reason: " in the layout list"."""
+        """Refuse members that were not read. ``place`` ends the word "unknown" in the reason: " in the layout list"."""
         for key in self._given:
             if key not in self._known:
                 known = f"known are {', '.join(self._known)}" if self._known else "none is known"

@@ -237,7 +237,7 @@ def _tokens_from_stdin() -> Sequence[str]:
 
 
 def _report(answer: Mapping[str, Any]) -> None:
-    """Print what was not settled, and exit."""
+    """Print the unsettled tokens, and exit."""
     _complain_of_failures(answer, 0)
     if answer["failed"]:
         sys.exit(REFUSED)
@@ -282,6 +282,6 @@ class _Printer:
         self._shown += 1
 
     def flush(self) -> None:
-        """Hand what was printed to its reader. An error means that nobody reads it."""
+        """Flush the output to its reader. An error means that the reader has gone."""
         sys.stdout.flush()
         sys.stdout.buffer.flush()

@@ -128,10 +128,10 @@ def summarize(url: str, settings: Settings, routes: Sequence[tuple[str, Route]])
 
 def _broker_row(name: str, settings: Settings, state: BrokerState | None) -> tuple[str, ...]:
     if state is None:
-        told = "not used by any route"
+        condition = "not used by any route"
     else:
-        told = f"down: {state.down.facts.get('reason', state.down.detail)}" if state.down is not None else "up"
-    return name, settings.brokers[name].masked_url, (state.version if state is not None else None) or "", told
+        condition = f"down: {state.down.facts.get('reason', state.down.detail)}" if state.down is not None else "up"
+    return name, settings.brokers[name].masked_url, (state.version if state is not None else None) or "", condition
 
 
 def _route_lines(routes: Sequence[tuple[str, Route]]) -> list[str]:

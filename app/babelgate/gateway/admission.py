@@ -115,7 +115,7 @@ class Permit:
         return self
 
     def release(self, *_: object) -> None:
-        """Give back what was taken. Once."""
+        """Give the budget back, once."""
         broker, count, data = self._broker, self._count, self._bytes
         if count is not None:
             count.taken -= 1

@@ -20,7 +20,7 @@ from babelgate.runtime import turns
 _PAGE = 100
 MAX_SCANNED = 10_000
 """Most records read by one listing, or by the search for one letter. A listing with a filter that matches few ends
-early and returns a cursor; a search that has not found its letter names the cursor with which to go on."""
+early and returns a cursor; a search that has not found its letter names the cursor to continue with."""
 _MAX_PAGES = 200
 """Most calls of the broker by one listing. A page has no more letters than are still wanted, so that a listing of few
 would make a call for each letter that does not match."""

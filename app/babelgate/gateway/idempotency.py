@@ -185,7 +185,7 @@ def fingerprint(
     ordering_key: str | None,
     broker_properties: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """SHA-256 of a request: the text as it was sent, and the parameters that change what is written.
+    """SHA-256 of a request: the text as it was sent, and the parameters that change the stored message.
 
     White space around the text is ignored: it belongs to the array or the line.
     """

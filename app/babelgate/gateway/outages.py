@@ -7,8 +7,8 @@ A lost broker is pinged at once, and the circuit opens when the ping is not answ
 it is open, calls are refused before they are sent. The ping is the probe: the circuit closes with the first ping that
 is answered in this time. Errors of one queue do not open it, because the broker answers pings.
 
-A broker whose storage is full, or cannot be written, is not lost: it goes on with what needs no room. Its first refusal
-is logged, then one line a minute, and the end, a minute after the last one.
+A broker whose storage is full, or cannot be written, is not lost: it still serves calls that need no room. Its first
+refusal is logged, then one line a minute, and the end, a minute after the last one.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Receiver:
         waiter.future.cancel()
 
     def return_later(self, messages: list[Message]) -> None:
-        """Give back messages that nobody can take any more."""
+        """Give back messages whose receive has ended."""
         self._returning.start(self._return(messages))
 
     async def _return(self, messages: list[Message]) -> None:

@@ -185,7 +185,7 @@ class Redrive:
 
 
 def unchanged(letter: Letter, source: Route, target: Route, now: int, force: bool) -> ReadyLetter:
-    """The message to publish for a letter that nobody has edited.
+    """The message to publish for an unedited letter.
 
     Raises Poison for an expired envelope, and for a record without a valid one unless ``force``: its original bytes are
     then sent as they are.
@@ -227,7 +227,7 @@ def headers_for(letter: Letter, source: Route, target: Route) -> dict[str, str]:
 async def send(
     source: Route, target: Route, ready: Sequence[ReadyLetter], observe: Observe
 ) -> tuple[list[ReadyLetter], list[tuple[ReadyLetter, BabelgateError]]]:
-    """Publish ``ready`` as one batch, and report what was sent; return the confirmed ones, and the others' errors."""
+    """Publish ``ready`` as one batch, and report the sent ones; return the confirmed ones, and the others' errors."""
     outcomes: Sequence[Outcome]
     try:
         messages = [each.outgoing for each in ready]

@@ -46,7 +46,7 @@ class RedriveJob(Struct, frozen=True, kw_only=True):
 
     ``caller``: the name of the caller who began or resumed it; empty in records of older versions.
     ``ids``: the letters that are still to be sent; None: those of ``filter``. The counts are those of
-    :class:`babelgate.gateway.model.RedriveResult`; after a resume they begin with what was redriven before. ``error``:
+    :class:`babelgate.gateway.model.RedriveResult`; after a resume they begin with the counts of before. ``error``:
     set in the state ``failed``.
     """
 
@@ -109,7 +109,7 @@ class RedriveFiles:
             return lock
 
     def claim(self, queue: str, id: str, caller: str) -> tuple[RedriveJob, FileLock]:
-        """A job that does not run, for ``caller`` to go on with it, and the lock for its runner.
+        """A job that does not run, for ``caller`` to continue it, and the lock for its runner.
 
         Raises UnknownRedrive, RedriveRunning, TooManyRedrives.
         """

@@ -96,7 +96,7 @@ class Settler:
 
     async def _nack(self, runtime: QueueRuntime, nack: Nack, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
         """Release after the given delay or the queue's backoff; dead-letter at the ``max_attempts``-th failure. Give
-        back what was not attempted."""
+        back the untried ones."""
         route = runtime.route
         if not nack.failed:
             return await _in_chunks(

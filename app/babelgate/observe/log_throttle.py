@@ -1,4 +1,4 @@
-"""Limits lines that may occur for every message or request, and counts what was left out."""
+"""Limits lines that may occur for every message or request, and counts the omitted ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LineBudget:
         self._pending = 0
 
     def take(self) -> int:
-        """Report one occurrence. Returns the number that a line has to tell of: this one and those since the previous
+        """Report one occurrence. Returns the number that a line has to report: this one and those since the previous
         line; 0 when no line may be written now."""
         now = self._clock()
         if now - self._began >= SECONDS:

@@ -61,7 +61,7 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
 
     ``level`` is debug, info, warning or error. Libraries never log below info: their debug lines may quote messages.
     """
-    # The lines of a console have styles, and the formatter escapes what is not printable.
+    # The lines of a console have styles, and the formatter escapes unprintable characters.
     stream = unguarded(sys.stdout if stream is None else stream)
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -74,7 +74,7 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING if quiet else logging.NOTSET)
     # httpx logs one line for each call to a peer or a management API.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # They tell of every frame and state of a link, and of errors that the binding reports.
+    # They log every frame and link state, and errors that the binding reports itself.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     # This logger quotes each malformed tracestate of a request.
     logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)

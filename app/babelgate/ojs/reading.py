@@ -211,7 +211,7 @@ def _created_at(job: Attributes, id_: str, properties: MessageProperties) -> tup
         return properties.created_at, None
     if is_uuid7(id_):
         return uuid7_ms(id_), None
-    # Nobody states when the job was made: the time of its arrival is the nearest. A retry does not change it.
+    # Nothing states when the job was made: the time of its arrival is the nearest. A retry does not change it.
     arrived = milliseconds(value(job, "enqueued_at", str))
     return properties.enqueued_at if arrived is None else arrived, None
 

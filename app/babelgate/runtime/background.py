@@ -41,7 +41,7 @@ class BackgroundTasks(Generic[Result]):
     async def wait(self, timeout_seconds: float | None = None) -> None:
         """Wait until the tasks that run now have ended, for at most ``timeout_seconds``; raises none of their errors.
 
-        The tasks go on when the time is over or the caller is cancelled.
+        The tasks continue when the time is over or the caller is cancelled.
         """
         if self._running:
             await asyncio.wait(self._running, timeout=timeout_seconds)

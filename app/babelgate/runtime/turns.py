@@ -1,8 +1,8 @@
 """Splits long work into short turns of the event loop, so that one request does not delay the others.
 
-Work on bodies needs CPU time of the event loop's thread. So long work is done in pieces. All pieces of one turn of the
-loop together take a few milliseconds; then other work of the loop runs. A piece that is large by itself runs in a
-thread, where the interpreter switches to the event loop every few milliseconds.
+Work on bodies needs CPU time of the event loop's thread. Long work is therefore done in pieces. All pieces of one turn
+of the loop together take a few milliseconds; then other work of the loop runs. A piece that is large by itself runs in
+a thread, where the interpreter switches to the event loop every few milliseconds.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ LARGE_BYTES = 32_768
 """Reading any body up to this size takes less than 20 ms. A larger one is read in a thread."""
 
 RETURN_SECONDS = 0.02
-"""How long after an answer its callers are waited for at most."""
+"""The longest wait after an answer for its callers to call again."""
 
 _ENOUGH = 256
-"""So many callers share a call well enough."""
+"""Callers of one call beyond which waiting for more gains little."""
 
 _EMPTY_TURNS = 8
-"""So many turns without another caller end the wait for those that were answered. An idle loop makes 8 turns in about
-50 µs."""
+"""Turns without a new caller that end the wait for answered callers. An idle loop makes 8 turns in about 50 µs."""
 
 HAND_OVER_SECONDS = 0.0005
 """How long a thread with a large body keeps the interpreter from the event loop. Python's own 5 ms pass twice in each
@@ -169,7 +168,7 @@ async def returned(count: Callable[[], int], expected: int, latest: float) -> No
     """Wait for callers that come back after an answer, so that one call to the broker serves all of them.
 
     ``count``: how many wait now. The wait ends when they are as many as ``expected`` or simply many, when several turns
-    bring nobody, or at ``latest``, by the loop's clock.
+    bring no other caller, or at ``latest``, by the loop's clock.
     """
     expected = min(expected, _ENOUGH)
     waiting, empty = count(), 0

@@ -101,7 +101,7 @@ class App:
             await self.gateway.drain()
 
     async def _stop_observing(self) -> None:
-        """Send and write the rest. All at once, so that a collector that hangs is waited for only once."""
+        """Send and write the rest. All at once, so that a hanging collector delays the stop only once."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.gateway.tracing.close())
             if self._otlp is not None:

@@ -83,7 +83,7 @@ class DirectCycle(Cycle):
 
     more_body = False
     sends_messages = False
-    # Nobody waits for it.
+    # No task waits for it.
     message_event = asyncio.Event()
     scope: Any = MappingProxyType({"method": "POST"})
     body: Any = b""

@@ -250,7 +250,7 @@ async def test_the_next_host_serves_when_one_is_lost(server: PulsarServer, queue
             '{"limitTime": 3600, "policy": "consumer_backlog_eviction"}',
             "backlog quota (message_age, consumer_backlog_eviction)",
         ),
-        ("subscriptionExpirationTime", "5", "is deleted with its messages when nobody used it for 300 s"),
+        ("subscriptionExpirationTime", "5", "is deleted with its messages after 300 s without a consumer"),
     ],
 )
 async def test_policies_that_lose_messages_are_warned_of(

@@ -22,7 +22,7 @@ from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.cache import make_room
 
 IDLE_SECONDS = 60.0
-"""How long a link that nobody uses stays attached; longer than a reserve may last."""
+"""How long an unused link stays attached; longer than a reserve may last."""
 
 MAX_QUEUES = 1_000
 """Queues whose sender, and queues whose free receivers, stay attached; beyond it those not used for longest are ended,
@@ -81,7 +81,7 @@ class ArtemisClient:
         return found if found is not None and found.generation == generation else None
 
     async def close(self) -> None:
-        """Disconnect; the broker takes back what is unsettled; at most 5 s. A later call connects again."""
+        """Disconnect; the broker takes back unsettled messages; at most 5 s. A later call connects again."""
         await self._replacing.cancel()
         await self._attempts.cancel(0.5)
         connection, self._connection = self._connection, None
@@ -167,7 +167,7 @@ class ArtemisClient:
     async def temporary(
         self, queue: str, *, copying: bool = False, selector: str | None = None
     ) -> AsyncIterator[ReceiverLink]:
-        """A receiver of ``queue`` that ends with the block, and gives back what it has not settled.
+        """A receiver of ``queue`` that ends with the block, and gives back unsettled messages.
 
         See :meth:`babelgate.brokers.artemis.connection.ArtemisConnection.receiver`. The block may take
         ``timeout_seconds``. Raises BabelgateError.

@@ -25,7 +25,7 @@ _TAG_BYTES = 8
 
 _QUEUE = values.symbol("queue")
 """The capability by which Artemis makes a queue of the type anycast. Its default is multicast, which drops a message
-that nobody is subscribed to: https://activemq.apache.org/components/artemis/documentation/latest/amqp.html"""
+without a subscriber: https://activemq.apache.org/components/artemis/documentation/latest/amqp.html"""
 
 _NOT_ESTABLISHED = b"amqp:connection-establishment-failed"
 _TEMPORARY_QUEUE = values.symbol("temporary-queue")
@@ -37,7 +37,7 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 class ArtemisConnection(asyncio.Protocol):
     """A connection with one session: the :class:`babelgate.brokers.held.Holder` of the deliveries on its links.
 
-    All methods are for the event loop's thread. What is to be written in one turn of the loop is one write.
+    All methods are for the event loop's thread. All frames of one turn of the loop are one write.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class ArtemisConnection(asyncio.Protocol):
         self.flush()
 
     async def barrier(self) -> None:
-        """Wait for a round trip: the broker has processed, and stored, what was written before. Calls in one turn of
+        """Wait for a round trip: the broker has processed and stored all earlier frames. Calls in one turn of
         the loop share it. Raises ConnectionLost or Refused."""
         if self._barrier is None:
             if self.error is not None:

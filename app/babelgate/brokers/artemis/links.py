@@ -1,4 +1,4 @@
-"""The ends of links: senders, which wait for credit, and receivers, which give it for what somebody waits for."""
+"""The ends of links: senders, which wait for credit, and receivers, which give it for waiting receives."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LinkOwner(Holder, Protocol):
 
 
 def fail(future: Settlement, error: Exception) -> None:
-    """Let ``future`` raise ``error``, unless it is done; an error that nobody retrieves is not logged."""
+    """Let ``future`` raise ``error``, unless it is done; an error that is never retrieved is not logged."""
     if not future.done():
         future.set_exception(error)
         future.exception()
@@ -145,7 +145,7 @@ class SenderLink(Link):
         self.connection.flush()
 
     def answered(self, delivery: Any) -> None:
-        """The broker has told something of a message. It has stored the message only when it has settled it."""
+        """The broker reported the state of a sent message. It has stored the message only when it has settled it."""
         if not lib.pn_delivery_settled(delivery):
             return
         outcome = lib.pn_delivery_remote_state(delivery)
@@ -197,7 +197,7 @@ class Coordinator(SenderLink):
             return None
         if outcome != _DECLARED:
             return super()._failure(outcome, delivery)
-        # It is ended by a rollback, in whose answer nobody is interested.
+        # It is ended by a rollback, whose answer is not needed.
         transaction = values.items(declared := engine.read_data(_data_of(delivery)), 0)
         identity = declared[transaction[0] : values.end_of(declared, transaction[0])]
         self.send([values.described(_VALUE, values.described(_DISCHARGE, values.sequence([identity, values.TRUE])))])
@@ -249,7 +249,7 @@ class ReceiverLink(Link):
         self.connection.flush()
 
     async def drained(self, credit: int, enough_at: float = math.inf) -> None:
-        """Give ``credit`` for what there is now; returns when the broker has no more, and has given back the rest.
+        """Give ``credit`` for the stored messages; ends when the broker has sent them and returned the unused credit.
 
         Artemis ends a drain in another thread. Where messages have used all the credit, that may come so late that it
         ends the next drain before that has sent anything, whose own end is late then: so that one is repeated if it
@@ -294,7 +294,7 @@ class ReceiverLink(Link):
     async def pull(self, limit: int, until: float) -> list[Arrived]:
         """At most ``limit`` messages, as soon as there is one; none at the loop's time ``until``.
 
-        The broker drains the link: it sends what there is, and gives back the rest of the credit. Without a message the
+        The broker drains the link: it sends its messages, and returns the unused credit. Without a message the
         link gives credit for one, which it takes back at the end of the wait.
         """
         await self.drained(limit, enough_at=until)

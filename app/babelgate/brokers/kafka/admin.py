@@ -168,7 +168,7 @@ class KafkaAdmin:
         spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         while True:
-            # After a restart of a broker the client asks nobody until it has looked for the leaders again.
+            # After a restart of a broker the client sends no question until it has looked up the leaders again.
             left = max(deadline - asyncio.get_running_loop().time(), _FLUSHED)
             asked = self._admin.list_offsets(
                 {TopicPartition(*each): spec for each in positions},
@@ -185,7 +185,7 @@ class KafkaAdmin:
             missing = [each for each in failures if (found := error_of(each)) and found.code() in MISSING_TOPIC]
             # The client has no error for a broker whose connection it has lost, but an offset that is none.
             if any(offset < 0 for offset in offsets.values()):
-                failures.append(BrokerUnavailable(self.broker, "it has not told its offsets"))
+                failures.append(BrokerUnavailable(self.broker, "the broker did not report the topic's offsets"))
             if len(missing) == len(failures):
                 for topic, _ in positions if missing else ():
                     self.forget(topic)

@@ -1,7 +1,7 @@
 """The Apache Kafka binding: topics as the BabelQueue SDKs use them, with leases, acks in any order, and delays.
 
 All processes are members of one consumer group. A partition belongs to one process at a time, which keeps the leases
-of its messages and commits what is done. https://kafka.apache.org/documentation/
+of its messages and commits the settled ones. https://kafka.apache.org/documentation/
 """
 
 from __future__ import annotations

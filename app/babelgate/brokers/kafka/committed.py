@@ -1,4 +1,4 @@
-"""Asks for what groups have committed, by clients that never join them."""
+"""Reads the committed offsets of groups, by clients that never join them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CommittedOffsets:
                 if not isinstance(raised, BrokerUnavailable) or left <= _PAUSE_SECONDS:
                     self._failed(group, client)
                     raise raised from None
-            # The coordinator of the group moves, or loads what is committed.
+            # The coordinator of the group moves, or loads its offsets.
             time.sleep(_PAUSE_SECONDS)
         self._failing.pop(group, None)
         return {

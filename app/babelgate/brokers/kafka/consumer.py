@@ -144,7 +144,7 @@ class GroupConsumer:
         return outcomes
 
     def release(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
-        """Make the records ready again, in their places, for whoever waits in this process."""
+        """Make the records ready again, in their places, for the receives of this process."""
         outcomes: list[Outcome] = []
         for handle in handles:
             _, offset, partition = self._find(queue, handle)
@@ -164,7 +164,7 @@ class GroupConsumer:
         return found
 
     async def prove(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
-        """Commit what is committed already: the group takes no commit of a member that it has replaced."""
+        """Repeat the last commit: the group refuses one from a member that it has replaced."""
         outcomes: list[Outcome] = [LeaseLost()] * len(handles)
         waiting: list[tuple[int, AckCommit, Position]] = []
         for index, handle in enumerate(handles):

@@ -1,4 +1,4 @@
-"""The thread that owns a client of the consumer group, and tells the event loop what happens in lists.
+"""The thread that owns a client of the consumer group, and reports events to the event loop in batches.
 
 The client serialises its calls: one from another thread waits until a poll has ended. So everything is called from
 this thread, whose polls are short while somebody waits for it. Where only a command can be next, it waits for that.
@@ -115,7 +115,7 @@ class ConsumerThread:
         self._command(lambda: self._commit(offsets))
 
     def expect(self, *, records: bool) -> None:
-        """Whether somebody waits for records. If nobody does, but a command may follow, that is waited for instead."""
+        """Whether a receive waits for records. If none does, the thread waits for the next command instead."""
         before, self._awaited = self._awaited, records
         if records and not before:
             self._commanded.set()
@@ -209,7 +209,7 @@ class ConsumerThread:
             self._tell("answered", topics)
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Read what is committed, with its metadata, and begin there."""
+        """Read the committed offsets with their metadata, and begin there."""
         found = partitions
         while partitions and not self._closing:
             try:

@@ -18,9 +18,8 @@ from babelgate.runtime.cache import Cache
 
 JOIN_SECONDS = 5.0
 """How long the partitions of a topic may take to come, after it was subscribed or after one was revoked: the default of
-``group.consumer.heartbeat.interval.ms``. So long, too, messages of a partition that another member has may wait without
-an ack or a sign of it (:data:`babelgate.brokers.kafka.commits.SIGN_SECONDS`) before nobody knows whether it is
-alive."""
+``group.consumer.heartbeat.interval.ms``. Also how long messages of another member's partition may
+wait without an ack or a sign of it (:data:`babelgate.brokers.kafka.commits.SIGN_SECONDS`) before it may be dead."""
 
 _PROGRESS_BYTES = 4 * 1024 * 1024
 _PROGRESS_BYTES_EACH = 400

@@ -21,7 +21,7 @@ class LogEnds:
     """
 
     def __init__(self, admin: KafkaAdmin, shared_seconds: float) -> None:
-        """``shared_seconds``: how long a question about several topics is waited for."""
+        """``shared_seconds``: how long to wait for the answer about several topics."""
         self._admin = admin
         self._shared_seconds = shared_seconds
         self._began = -math.inf

@@ -40,7 +40,7 @@ class _KnownBroker(msgspec.Struct):
 
 
 class Statistics(msgspec.Struct):
-    """What is read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
+    """The members that are read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
 
     cgrp: _Group = msgspec.field(default_factory=_Group)
     brokers: dict[str, _KnownBroker] = msgspec.field(default_factory=dict)
@@ -64,7 +64,7 @@ _REFUSED_SECONDS = 5.0
 
 
 class Membership:
-    """What is known of a client's place in its group. Used by the thread of the client; others may ask.
+    """A client's place in its group. Used by the thread of the client; others may ask.
 
     ``proven_at``: when it was last proven to be a member, a time of ``now``. ``classic``: to join may take as long as
     another member works, minutes by default, so that a client which waits for that is not at fault.
@@ -118,7 +118,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def failure_of(error: BaseException, group: str, now: float) -> Failure:
-    """What is said of a member of ``group`` that failed with ``error``, and of another one before it begins."""
+    """The sentence about a member of ``group`` that failed with ``error``, and about another one before it begins."""
     cause = error_of(error)
     text = str(error) if cause is None else cause.str()
     if cause is not None and cause.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
@@ -135,9 +135,9 @@ def failure_of(error: BaseException, group: str, now: float) -> Failure:
 class Watchdog:
     """Decides when a client that lost its group is replaced. ``now``: seconds that never go back.
 
-    While nobody is answered the cluster is down, and the client is not at fault: its leases may outlive that. So the
-    time without a group counts from the first answer that another client got, and begins again with each that it did
-    not get.
+    While no client gets an answer the cluster is down, and the client is not at fault: its leases may outlive that. So
+    the time without a group counts from the first answer that another client got, and begins again with each that it
+    did not get.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -177,7 +177,7 @@ def reinjected(message: Any, topic: str) -> Written:
 
 
 def identity(message: Any) -> Identity:
-    """What tells the record from one that has its offset, after its topic was deleted and made again."""
+    """Distinguishes the record from one with the same offset in a topic that was deleted and made again."""
     return message.timestamp(), hash((message.key(), message.value()))
 
 

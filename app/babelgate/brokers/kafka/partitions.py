@@ -1,7 +1,7 @@
 """Keeps which records of a partition are ready, leased and acked, and what a commit has to record of them. No I/O.
 
 A committed offset says that all records before it are done. Those acked behind the first unacked one are recorded in
-the metadata of the commit, one bit each, so that whoever gets the partition next skips them.
+the metadata of the commit, one bit each, so that the partition's next owner skips them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AckedOffsets:
 
     def metadata(self, offset: int, padding: int = 0) -> str:
         """The metadata of a commit of ``offset``; empty if nothing behind it is acked. ``padding``: the number of bytes
-        without a bit behind the last one with any, which tells apart commits that record the same."""
+        without a bit behind the last one with any, which makes commits distinct that record the same."""
         kept = bytearray(self._bits[(offset >> 3) - (self._origin >> 3) :])
         if kept:
             kept[0] &= 0xFF << (offset & 7) & 0xFF
@@ -222,7 +222,7 @@ class TopicInUse:
         return sum(len(each.leased) for each in self.partitions.values())
 
     def is_idle(self, now: float) -> bool:
-        """Whether nobody here has needed the topic for a while."""
+        """Whether no call of this process has needed the topic for a while."""
         seconds = HIDING_SECONDS if any(map(len, self.partitions.values())) else LINGER_SECONDS
         return not self.waiting and not self.leases and now - self.used_at >= seconds
 

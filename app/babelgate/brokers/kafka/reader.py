@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.2
 
 
 class KafkaReader:
-    """One client without a group, for one read at a time; it disconnects when nobody has read for a while."""
+    """One client without a group, for one read at a time; it disconnects after a while without a read."""
 
     def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float) -> None:
         self._broker = broker
@@ -39,7 +39,7 @@ class KafkaReader:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 5,
-            # A page is small, and what is fetched beyond it is thrown away.
+            # A page is small, and records fetched beyond it are thrown away.
             "queued.min.messages": 1,
             "queued.max.messages.kbytes": 4096,
         }

@@ -77,7 +77,7 @@ class OffsetSet:
 
 
 class RemovedLetters:
-    """The removed letters of one topic, by partition. ``lock``: held by whoever uses them.
+    """The removed letters of one topic, by partition. ``lock``: held while they are used.
 
     A marker is a record with the key ``<partition>:<offset>``. Its value has 16 random bytes of whoever removed the
     letter, and the 16 bytes of the id of the topic; markers of older versions have no id, and count for any topic.
@@ -96,7 +96,7 @@ class RemovedLetters:
         return _TOPIC_BYTES + sum(each.size for each in self._partitions.values())
 
     def begin(self, letters: Topic, markers: Topic | None) -> None:
-        """Use them for these topics: what was read for deleted topics of the same names is forgotten."""
+        """Use them for these topics: markers of deleted topics of the same names are forgotten."""
         ids = letters.id, b"" if markers is None else markers.id
         if ids != self._ids:
             self._ids = ids

@@ -85,7 +85,7 @@ class TierMember:
         self._assignment: list[TopicPartition] = []
         """New partitions, which may still be paused from an earlier time here."""
         self._moved: dict[Position, int] = {}
-        """The offset to commit of each partition, behind what is moved."""
+        """The offset to commit of each partition: the first that was not moved."""
         self._written: dict[Position, dict[int, Identity]] = {}
         """The records that are written, by their offsets, until these are committed."""
         self._again: dict[Position, int] = {}
@@ -121,7 +121,7 @@ class TierMember:
                 self._ending.wait(_AGAIN_SECONDS)
 
     def _serve(self) -> None:
-        """Move records with one client until the end. Raises whatever it cannot go on after."""
+        """Move records with one client until the end. Raises the error after which it cannot continue."""
         self._fatal, self._useless = None, False
         for state in (self._held, self._moved, self._again, self._assignment):
             state.clear()
@@ -193,7 +193,7 @@ class TierMember:
         held.append(_Waiting(due, record, known is not None and known.get(record.offset()) == identity(record)))
 
     def _send_due(self, consumer: Any) -> None:
-        """Write what is due, and read on in the partitions of which nothing waits any more."""
+        """Write the due records, and resume reading partitions without a waiting record."""
         now = self._steady_clock()
         due: list[tuple[Position, _Waiting]] = []
         for position, held in self._held.items():
@@ -256,7 +256,7 @@ class TierMember:
         return first
 
     def _commit(self, consumer: Any) -> None:
-        """Commit what is moved. What fails is tried again, until the partition has another member."""
+        """Commit the moved records. A failed commit is tried again until the partition has another member."""
         now = self._steady_clock()
         if not self._moved or now < self._commit_at:
             return
@@ -284,7 +284,7 @@ class TierMember:
         self._assignment += partitions
 
     def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
-        """Whoever gets the partitions moves what is not committed; this member knows what it has written itself."""
+        """The next owner of the partitions moves the uncommitted records; this member knows which it wrote itself."""
         gone = {(each.topic, each.partition) for each in partitions}
         for each in gone:
             self._held.pop(each, None)

@@ -61,7 +61,7 @@ def _warnings(topic: str, losses: TopicLosses) -> Iterator[str]:
         yield f"The topic {topic} drops its oldest messages beyond its backlog quota {why}."
     if losses.subscription_seconds:
         seconds = f"{losses.subscription_seconds} s"
-        yield f"A subscription of the topic {topic} is deleted with its messages when nobody used it for {seconds}."
+        yield f"A subscription of the topic {topic} is deleted with its messages after {seconds} without a consumer."
 
 
 class PulsarBinding:
@@ -188,7 +188,7 @@ class PulsarBinding:
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """Permits for what is waited for, which end with their consumer when nobody waits."""
+        """Gives permits for the messages that receives wait for; they end with their consumer when no receive waits."""
         return await self._queue(queue).reserve(min(limit, _MAX_BATCH), wait_seconds)
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
@@ -252,7 +252,7 @@ class PulsarBinding:
         return [Peeked(each.body, each.headers) for each in found]
 
     async def purge(self, queue: NativeQueue) -> int:
-        """Acknowledge what is ready, and what is delayed."""
+        """Acknowledge the ready and the delayed messages."""
         return await self._browser.purge(_queue(queue))
 
     async def read_dead(

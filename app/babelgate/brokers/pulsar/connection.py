@@ -153,11 +153,11 @@ class PulsarConnection(asyncio.Protocol):
         self._consumers[number] = endpoint
 
     def forget_producer(self, number: int) -> None:
-        """Drop what still comes for this producer."""
+        """Drop later frames for this producer."""
         self._producers.pop(number, None)
 
     def forget_consumer(self, number: int) -> None:
-        """Drop what still comes for this consumer."""
+        """Drop later frames for this consumer."""
         self._consumers.pop(number, None)
 
     def drop(self, reason: str) -> None:
@@ -286,7 +286,7 @@ class PulsarConnection(asyncio.Protocol):
         for answer in waiting:
             if not answer.done():
                 answer.set_exception(error)
-                # Seen, also where nobody waits any more.
+                # Marks the error as retrieved where no caller waits any more.
                 answer.exception()
         endpoints = [*self._producers.values(), *self._consumers.values()]
         self._producers.clear()

@@ -17,7 +17,7 @@ from babelgate.errors import BrokerUnavailable
 
 _CROSSING_SECONDS = 5.0
 """How long after an acknowledgement its message may still arrive. A consumer of another process that ends makes the
-broker read its messages again, and what it has read it sends, also when that is acknowledged meanwhile."""
+broker read its messages again, and it sends all that it has read, even if acknowledged meanwhile."""
 
 
 class QueueConsumers:

@@ -66,8 +66,8 @@ def translate(error: BaseException, broker: str, *, written: bool) -> BabelgateE
 def _reason(error: BaseException) -> str:
     if isinstance(error, PulsarError):
         name = BY_CODE.get(error.code, (f"error {error.code}",))[0]
-        told = error.message.partition("\n")[0].rpartition("Exception: ")[2].strip().rstrip(". ")
-        return f"{name}: {told}" if told else name
+        reason = error.message.partition("\n")[0].rpartition("Exception: ")[2].strip().rstrip(". ")
+        return f"{name}: {reason}" if reason else name
     return (str(error).partition("\n")[0] or type(error).__name__).rstrip(". ")
 
 

@@ -1,4 +1,4 @@
-"""One queue as this process receives from it and settles its deliveries; it rests when nobody uses it."""
+"""One queue as this process receives from it and settles its deliveries; it rests when no call uses it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 
 _LINGER_SECONDS = 0.25
-"""How long consumers are kept when nobody waits and nothing is leased, because most clients wait again."""
+"""How long consumers are kept when no receive waits and nothing is leased, because most clients wait again."""
 
 _throttled = LogThrottle(get_logger(__name__))
 
 
 class ReceivingQueue:
-    """One queue. When nobody waits any more, what has arrived is given back, and consumers that hold nothing end."""
+    """One queue. When no receive waits any more, untaken messages are given back, and idle consumers end."""
 
     def __init__(self, client: PulsarClient, queue: PulsarQueue, publish: Publish) -> None:
         self._consumers = QueueConsumers(client, queue, self._rest_later)
@@ -37,7 +37,7 @@ class ReceivingQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no consumers, and nobody waits."""
+        """Whether it has no consumers and no waiting receive."""
         return not self._consumers.by_number and not self._consumers.waiting
 
     async def reserve(self, limit: int, wait_seconds: float) -> list[Delivery]:
@@ -111,7 +111,7 @@ class ReceivingQueue:
                 self._background.start(self._rested(consumer, mine))
 
     async def _rested(self, consumer: TopicConsumer, several: Sequence[Taken]) -> None:
-        """Give back what arrived for nobody, and end a consumer that holds nothing.
+        """Give back messages that arrived with no receive waiting, and end a consumer that holds nothing.
 
         What a lost consumer held is delivered again without this. An outage is logged for the calls that fail by it.
         """

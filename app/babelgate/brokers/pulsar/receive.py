@@ -120,8 +120,8 @@ class PermitReceiver:
             await self._consumers.wait(asyncio.get_running_loop().time() + _QUIET_SECONDS)
 
     async def _fill(self, taken: list[Taken], limit: int) -> None:
-        """Take more messages that the broker has, in growing steps: permits that are left over attract messages for
-        which nobody waits."""
+        """Take more messages that the broker has, in growing steps: permits that are left over bring messages
+        without a receive."""
         step = max(len(taken), 1) if taken else limit
         while len(taken) < limit:
             asked = 0

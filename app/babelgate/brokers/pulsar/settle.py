@@ -152,7 +152,7 @@ class QueueSettler:
         """Whether an acknowledgement of ``handle`` can be meant: a message of a batch, and any of a consumer of this
         process, belongs to its consumer."""
         if handle.process != self._consumers.process:
-            # What was delivered again, to a consumer of this process, belongs to that.
+            # A message redelivered to a consumer of this process belongs to that consumer.
             topic = self._consumers.topic(handle)
             again = any(
                 handle.place in each.entries for each in self._consumers.by_number.values() if each.topic == topic

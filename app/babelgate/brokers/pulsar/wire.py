@@ -99,7 +99,7 @@ def pair(field: int, key: str, value: str) -> bytes:
 
 
 def pairs_of(several: Iterable[bytes]) -> list[tuple[str, str]]:
-    """The texts of KeyValues. What is not UTF-8 is replaced."""
+    """The texts of KeyValues. Bytes that are not UTF-8 are replaced."""
     found = []
     for each in several:
         behind = each[1] + 2 if len(each) > 3 else 0

@@ -292,7 +292,7 @@ class Channel:
         if arrived is not None:
             arrived(ChannelMessage(tag, native))
         elif self.is_open:
-            # The consumer has ended, so nobody else would settle the message.
+            # The consumer has ended: no caller would settle the message.
             self.requeue([tag])
 
     def _get_answered(self, message: ChannelMessage | None) -> None:
@@ -305,7 +305,7 @@ class Channel:
             if not gets.future.done():
                 gets.future.set_result(gets.arrived)
             elif gets.arrived and self.is_open:
-                # The caller was cancelled, so nobody else would settle these messages.
+                # The caller was cancelled: no other one would settle these messages.
                 self.requeue([arrived.tag for arrived in gets.arrived])
 
     def _ended(self, closing: asyncio.Future[Any]) -> None:

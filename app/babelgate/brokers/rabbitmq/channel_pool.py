@@ -87,7 +87,7 @@ class ReceivingChannel:
         self.settled_at = asyncio.get_running_loop().time()
 
     async def barrier(self) -> None:
-        """Wait until the broker has read what was written before. Raises ChannelGone."""
+        """Wait until the broker has read all earlier frames. Raises ChannelGone."""
         await self.channel.barrier()
 
     def _ended(self, _: object) -> None:

@@ -28,7 +28,7 @@ _UNCONFIRMED = Unconfirmed("no confirm")
 
 class Batch:
     """The messages of one write. ``results``: of each, None once it is confirmed; Unconfirmed until then; or its error.
-    ``done``: when all have a result, or nobody waits for them any more."""
+    ``done``: when all have a result, or no call waits for them any more."""
 
     __slots__ = ("_left", "done", "results")
 

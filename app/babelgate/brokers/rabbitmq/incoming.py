@@ -51,7 +51,7 @@ TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
 _NO_FLAGS = b"\x00\x00"
 _USUAL = 256
-"""So many of the latest parts that most messages share are kept, decoded."""
+"""Size of the cache of decoded property tables."""
 _USUAL_BYTES = 512
 """Larger tables are not kept."""
 FIXED = 12
@@ -203,7 +203,7 @@ class FrameReader(asyncio.Protocol):
         return self._frame[start : self._start]
 
     def _read(self, data: bytes) -> bytes:
-        """Give away the frames in ``data``; return what is left."""
+        """Pass on the complete frames in ``data``; return the remaining bytes."""
         at, end = 0, len(data)
         while end - at >= FRAME_OVERHEAD:
             kind, channel, size = FRAME.unpack_from(data, at)

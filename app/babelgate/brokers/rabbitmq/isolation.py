@@ -50,7 +50,7 @@ _SINGLE_CONSUMER = "single active consumer"
 
 
 class QueueTrust:
-    """What is known of each queue: whether it may be received on the shared connection, and whether it is refused."""
+    """Remembers of each queue whether it may be received on the shared connection, and whether it is refused."""
 
     def __init__(self, broker: str, clock: Callable[[], float] = monotonic) -> None:
         """``clock``: seconds."""

@@ -1,4 +1,4 @@
-"""What is known of the largest message that a server accepts."""
+"""Learns the largest message that a server accepts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AcceptedSizes:
         self.limit: int | None = None
 
     def of_connection(self, generation: int) -> None:
-        """Forget what was learned on another connection than number ``generation``."""
+        """Forget the limit learned on another connection than number ``generation``."""
         if generation != self._generation:
             self._generation = generation
             self.proven, self.limit = ALWAYS_BYTES, None

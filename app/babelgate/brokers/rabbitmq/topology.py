@@ -18,7 +18,7 @@ from babelgate.errors import BrokerRejected, BrokerUnavailable
 from babelgate.runtime.cache import make_room
 
 Declare = Literal["active", "passive", "none"]
-"""``active``: declare. ``passive``: check, and refuse what is missing. ``none``: neither."""
+"""``active``: declare. ``passive``: check, and refuse a missing queue or exchange. ``none``: neither."""
 
 Mode = Declare | Literal["missing"]
 """``missing``: declare what a check does not find; only that needs the permission to configure. Bindings are always

@@ -34,7 +34,7 @@ _UNDO_SECONDS = 0.5
 """How long a silent connection is kept for late replies."""
 
 Late = Callable[[Any], object]
-"""Called with a reply, or an error reply, for which nobody waits any more."""
+"""Called with a reply, or an error reply, whose caller has ended."""
 
 # Error replies, although redis-py derives some of them from its ConnectionError: the connection stays usable.
 _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)

@@ -40,7 +40,7 @@ async def peek(server: Server, queue: RedisQueue, limit: int) -> list[Peeked]:
 
 
 async def purge(server: Server, queue: RedisQueue) -> int:
-    """Remove what is ready or delayed."""
+    """Remove the ready and the delayed messages."""
     removed: int = await server.run("purge", queue.key, queue.layout.name)
     return removed
 

@@ -32,7 +32,7 @@ class DueItems:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._fires_at = 0.0
-        """When the timer fires, in the loop's time. A timer of uvloop that is due at once does not tell it."""
+        """When the timer fires, in the loop's time. A timer of uvloop that is due at once has no such time."""
         self._soonest = math.inf
         self._waited: set[bytes] = set()
         self._look_at = 0.0

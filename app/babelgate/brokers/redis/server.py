@@ -119,7 +119,7 @@ class Server:
         return await self._run(script(name), b"2", queue, self.index, self.now, *arguments, late=late)
 
     async def make_due_ready(self, *arguments: Any) -> int:
-        """Run the script that makes ready what is due in all queues of the index."""
+        """Run the script that makes due messages ready in all queues of the index."""
         reply: int = await self._run(script("due_items"), b"1", self.index, self.now, *arguments)
         return reply
 

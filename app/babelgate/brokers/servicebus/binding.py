@@ -150,7 +150,7 @@ class ServiceBusBinding:
         await within(OPEN_SECONDS, self.name, self._probe())
 
     async def close(self) -> None:
-        """Disconnect. The locks go on until their time is over, and any other process settles by their tokens; sessions
+        """Disconnect. The locks last until they expire, and any other process settles by their tokens; sessions
         are given back."""
         self._receiver.close()
         keepers: list[QueueLocks | QueueSessions] = [*self._locks.values(), *self._sessions.values()]

@@ -31,9 +31,9 @@ class LockedMessage(NamedTuple):
 class ReceiveLink:
     """The link of an open ``receiver`` of the client library.
 
-    The client's own receive leaves its credit on the link when it ends early: a message that comes later is locked for
-    nobody. Here each receive ends with a drain: the service sends what it has for the credit, or takes the credit
-    back, and says so. So an empty answer is the service's. The AMQP specification, section 2.6.7, has the rule:
+    The client's own receive leaves its credit on the link when it ends early: a message that comes later is locked
+    without a receive. Here each receive ends with a drain: the service sends what it has for the credit, or takes the
+    credit back, and says so. So an empty answer is the service's. The AMQP specification, section 2.6.7, has the rule:
     https://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transport-v1.0-os.html#doc-flow-control
     """
 

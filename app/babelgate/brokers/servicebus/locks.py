@@ -135,7 +135,7 @@ class QueueLocks:
         return [LeaseLost() if token is None else ends[token] for token in tokens]
 
     def close(self) -> None:
-        """Stop renewing. The locks go on until their time is over."""
+        """Stop renewing. The locks last until they expire."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

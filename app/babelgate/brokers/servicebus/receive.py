@@ -85,7 +85,7 @@ class ServiceBusReceiver:
                 link = ReceiveLink(handler.client)
                 received = await link.receive(limit, wait_seconds, until, lambda: not (pump.polls or self._closed))
         except BaseException as error:
-            # Its credit may still be with the service, which would lock messages for nobody.
+            # Its credit may still be with the service, which would lock messages without a receive.
             self._connections.discard(handler)
             if isinstance(error, TimeoutError) or not isinstance(error, Exception):
                 raise

@@ -1,7 +1,7 @@
 """All that this package uses of azure-servicebus beside its public API, which a release may take away.
 
 The public API cannot keep the types of properties, settle or renew several locks in one request, take its credit back
-from a link, send what is encoded already, or tell whether a link is attached. No other module of this package uses a
+from a link, send encoded bytes, or show whether a link is attached. No other module of this package uses a
 private name of the SDK; ``tests/brokers/servicebus/test_internals.py`` checks that, and that each part is there.
 
 A *client* is a sender or a receiver of the SDK.
@@ -245,7 +245,7 @@ class LinkInternals:
             self._receiver._receive_context.clear()
 
     async def flow(self, credit: int, drain: bool = False) -> None:
-        """Allow ``credit`` messages. ``drain``: ask for what is there, and for the rest of the credit back."""
+        """Allow ``credit`` messages. ``drain``: ask for the stored messages, and for the unused credit back."""
         await self._link.flow(link_credit=credit, **({"drain": True} if drain else {}))
 
     async def listen(self, seconds: float) -> None:

@@ -34,7 +34,7 @@ def _write_encoded(output: bytearray, value: bytes, **how: Any) -> None:
 
 def _read_char(buffer: memoryview, depth: int = 0) -> tuple[memoryview, str | None]:
     number = _SIZE.unpack_from(buffer)[0]
-    # What is no character is shown as nothing.
+    # A value that is no character is shown as nothing.
     return buffer[4:], chr(number) if number < 0x11_0000 else None
 
 

@@ -38,7 +38,7 @@ class Room:
         try:
             status = os.statvfs(self._directory)
         except OSError:
-            return True  # SQLite reports what is wrong
+            return True  # SQLite reports the reason
         free = status.f_bavail * status.f_frsize
         if free < RESERVED_BYTES + size:
             (pages,) = connection.execute("PRAGMA freelist_count").fetchone()

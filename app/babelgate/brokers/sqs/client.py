@@ -267,7 +267,7 @@ class _Parser:
 def _parsed(response: Mapping[str, Any]) -> Any:
     """The result as botocore's parser returns it; of all results only received messages have bytes in them.
 
-    Raises DecodeError for what is no JSON object, such as the empty answer of some calls.
+    Raises DecodeError for anything but a JSON object, such as the empty answer of some calls.
     """
     parsed = msgspec.json.decode(response["body"], type=dict[str, Any])
     for message in parsed.get("Messages") or ():

@@ -121,7 +121,7 @@ class SqsDeadLetters:
             return outcomes.count(None)
 
     async def show_all(self, queue: SqsQueue) -> int:
-        """Show again what is hidden, before the queue is purged; the number of messages."""
+        """Make hidden messages visible again before the queue is purged; their number."""
         async with self._opened(queue) as state:
             url, count = await self._client.existing_url(queue), len(state.hidden)
             if url is not None:

@@ -24,7 +24,7 @@ from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
 
 _KEPT_SECONDS = 0.5
-"""How long messages that arrive for nobody are kept for the next receive. It bridges two slices of a longer wait."""
+"""How long messages that arrive with no receive waiting are kept for the next one, such as two slices of a wait."""
 
 _SPARE_SECONDS = 3
 """How much longer than its lease a message is hidden: SQS counts from before its answer, the lease from the answer."""
@@ -46,7 +46,7 @@ _Poll = asyncio.Task[list[Delivery]]
 
 class _QueuePolls:
     """The polls of one queue: the ``long`` one, the ``late`` short ones whose callers have ended, and the ``ready``
-    deliveries that nobody took yet, each with the seconds of its lease. ``waiting``: the calls that wait for them."""
+    deliveries that no call has taken, each with the seconds of its lease. ``waiting``: the calls that wait for them."""
 
     def __init__(self) -> None:
         self.long: _Poll | None = None
@@ -107,7 +107,7 @@ class SqsReceiver:
             self._watch(queue, polls)
 
     async def close(self) -> None:
-        """Wait a few seconds for the receives in flight, and show again what nobody took; then abort the others."""
+        """Wait a few seconds for the receives in flight, and show untaken messages again; then abort the others."""
         self._closed = True
         for poll in self._polls.values():
             if poll.timer is not None:
@@ -224,7 +224,7 @@ class SqsReceiver:
         self._watch(queue, polls)
 
     def _watch(self, queue: SqsQueue, polls: _QueuePolls) -> None:
-        """Show messages again that no call takes within a moment; forget what is not needed."""
+        """Show messages again that no call takes within a moment; forget idle queues."""
         if polls.timer is not None:
             polls.timer.cancel()
             polls.timer = None

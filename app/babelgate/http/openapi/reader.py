@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 FOLDER = files("babelgate.http.openapi") / "parts"
 PLACE = "app/babelgate/http/openapi/parts"
-"""The folder for people: where to add what is missing."""
+"""The folder for people: where to add a missing part."""
 FILES = (
     "document",
     "statuses",

@@ -129,7 +129,7 @@ class Remote:
             packed.unlink(missing_ok=True)
 
     def _upload(self, packed: Path, name: str) -> None:
-        # After a failure connect anew, because fsspec caches connections, even broken ones.
+        # Connect again after a failure, because fsspec caches connections, even broken ones.
         (files, root), self._connected = self._connected or self._connect(self._url, skip_instance_cache=True), None
         target = f"{root}/{name}"
         if self._atomic:

@@ -31,7 +31,7 @@ class SendRequest(NamedTuple):
     dry_run: bool = False
 
     def identifying_options(self) -> dict[str, Any]:
-        """The options that decide what is sent and where to; they are part of the run id."""
+        """The options that decide which messages are sent, and where; they are part of the run id."""
         more = {} if self.column is None else {"column": self.column}
         return {
             "url": self.target.url.rstrip("/"),

@@ -41,7 +41,7 @@ _OPENING_BYTES = 256 * 1024
 
 
 class RowKind(msgspec.Struct, frozen=True):
-    """What is counted of a row. ``lang`` is ``unknown`` if it is none of the contract."""
+    """The counted members of a row. ``lang`` is ``unknown`` if it is none of the contract."""
 
     verdict: str
     reason: str | None

@@ -98,7 +98,7 @@ class Layout(Protocol):
     async def reserve(
         self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float, late: LateHandles = lambda _: None
     ) -> Reserved:
-        """Up to ``limit`` messages that are ready now. ``late`` gets the handles of those reserved for nobody."""
+        """Up to ``limit`` messages that are ready now. ``late`` gets the handles of those reserved too late."""
 
     def retried(self, stored: Stored) -> bytes:
         """The bytes to write after a failed attempt, with ``attempts`` plus one."""
