@@ -20,6 +20,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("babelgate.runtime", "babelgate.envelope"),
     ("babelgate.ojs", "babelgate.observe"),
     ("babelgate.brokers",),
+    ("babelgate.leases",),
     ("babelgate.gateway",),
     ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
     ("babelgate.http",),
@@ -107,6 +108,16 @@ def test_nothing_names_a_binding_but_itself() -> None:
         for name, imported in arrows()
         if binding_family(imported) not in (None, binding_family(name))
     ] == []
+
+
+def test_the_gateway_does_not_see_who_keeps_a_lease() -> None:
+    """One factory chooses a lease manager, and all have one interface."""
+    seen = {
+        imported
+        for name, imported in arrows()
+        if not belongs(name, "babelgate.leases") and belongs(imported, "babelgate.leases")
+    }
+    assert sorted(seen) == ["babelgate.leases.factory", "babelgate.leases.manager", "babelgate.leases.table"]
 
 
 def test_the_pipeline_knows_the_codec_and_the_journal_only() -> None:

@@ -176,7 +176,7 @@ CACHES = [
     Remembered("babelgate.gateway.routing._routes", "routes", "process", _route),
     Remembered("babelgate.gateway.runtimes._names", "names of idle queues", "process", _plain),
     Remembered("babelgate.gateway.ack_tokens._leases", "leases of ack tokens", "process", _lease),
-    Remembered("babelgate.gateway.lease_table.ended", "ended leases", "broker", _plain),
+    Remembered("babelgate.leases.table.ended", "ended leases", "broker", _plain),
     Remembered("babelgate.observe.log_throttle._written", "repeated warnings", "kind of warning", _line),
     Remembered(
         "babelgate.server.cycle._lines", "fields of answers", "process", lambda n: ((b"server", _bytes(n)),), 1_000

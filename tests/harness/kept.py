@@ -11,10 +11,10 @@ from babelgate.brokers.binding import DeadLetterRequest, Delivery, LastFailure, 
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, dead_letter_block
 from babelgate.errors import BabelgateError
-from babelgate.gateway.admission import Admission
-from babelgate.gateway.lease_manager import FailedDelivery, GatewayLeaseManager
-from babelgate.gateway.lease_table import BrokerUsage
 from babelgate.gateway.routing import Rule
+from babelgate.leases.manager import FailedDelivery
+from babelgate.leases.process import ProcessLeaseManager
+from babelgate.leases.table import BrokerUsage
 from babelgate.observe.events import Event
 from tests.harness.memory import OWNED, DeadLetterPublishingMemory, MemoryBinding
 from tests.harness.observed import events_into
@@ -47,10 +47,16 @@ class Kept:
         self.queue = queue
         self.events: list[Event] = []
         self.binding = kind("memory", replace(OWNED, **abilities), clock)
-        self.broker_usage = BrokerUsage("memory", Admission())
+        self.broker_usage = BrokerUsage()
         self.route = Rule("*", self.binding).route(queue)
-        self.lease_manager = GatewayLeaseManager(
-            self.route, self.broker_usage, Limits(), clock, events_into(self.events), steady_clock
+        self.lease_manager = ProcessLeaseManager(
+            self.route,
+            self.broker_usage,
+            self.route.policy.max_attempts,
+            Limits(),
+            clock,
+            events_into(self.events),
+            steady_clock,
         )
 
     async def put(self, *messages: Outgoing) -> None:

@@ -55,7 +55,7 @@ from babelgate.gateway.redrive import (
 )
 from babelgate.gateway.redrive_files import RedriveJob
 from babelgate.gateway.redrive_jobs import RedriveJobs
-from babelgate.gateway.routing import Route, offering
+from babelgate.gateway.routing import Route
 from babelgate.gateway.spans import redriving
 from babelgate.observe.events import Facts, Observe
 from babelgate.observe.tracing.trace import Trace, Tracing
@@ -138,7 +138,7 @@ class DeadLetterOperations:
         Raises UnsupportedByBroker, for a dry run also where the broker cannot count its dead letters.
         """
         route = self._route(caller, Right.MANAGE, queue)
-        binding = offering(route, DeadStore)
+        binding = route.offering(DeadStore)
         return await (count_purge(route, ("dead",)) if dry_run else binding.purge_dead(route.native))
 
     async def redrive(
@@ -302,7 +302,7 @@ class DeadLetterOperations:
             caller.require(Right.SEND, queue)
         if force and is_home(source, target):
             raise ForceNeedsOtherQueue(queue=queue, pointer="/force")
-        offering(source, DeadStore)
+        source.offering(DeadStore)
         return source, target
 
     def _route(self, caller: Caller, right: Right, queue: str) -> Route:

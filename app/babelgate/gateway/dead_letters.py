@@ -14,7 +14,7 @@ from babelgate.brokers.binding import DeadRecord, DeadStore
 from babelgate.envelope import DeadSummary
 from babelgate.errors import BabelgateError, DeadLetterNotReached, UnknownDeadLetter
 from babelgate.gateway.model import EVERY_LETTER, DeadLetter, DeadLetterFilter, RemovalResult
-from babelgate.gateway.routing import PAGE_BYTES, Route, affordable, offering
+from babelgate.gateway.routing import PAGE_BYTES, Route, affordable
 from babelgate.runtime import turns
 
 _PAGE = 100
@@ -66,7 +66,7 @@ class Walk:
         self._route = route
         self._matching, self._texts = matching, _texts(matching)
         self._background = background
-        self._store = offering(route, DeadStore)
+        self._store = route.offering(DeadStore)
         self._bytes = 0
 
     async def page(

@@ -7,7 +7,7 @@ A message takes these steps:
 - receive: :mod:`babelgate.gateway.receive` reserves deliveries, inspects them, and seals their ack tokens.
 - settle: :mod:`babelgate.gateway.forwarding` sends each token to the replica that must settle it. There
   :mod:`babelgate.gateway.settle` opens the tokens and ends the leases through the queue's lease manager
-  (:mod:`babelgate.gateway.lease_manager`).
+  (:mod:`babelgate.leases`).
 - redrive: :mod:`babelgate.gateway.redrive` publishes dead letters again and removes them.
 """
 
@@ -35,7 +35,6 @@ from babelgate.gateway.dead_letter_operations import DeadLetterOperations
 from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from babelgate.gateway.idempotency import KeyPolicy, KeyStores
-from babelgate.gateway.lease_table import BrokerUsage
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import (
     Message,
@@ -49,10 +48,11 @@ from babelgate.gateway.overview import Overview, count_purge, known_queues, peek
 from babelgate.gateway.publish import Begun, Publisher
 from babelgate.gateway.queue_runtime import QueueRuntime, Shared
 from babelgate.gateway.receive import Receiver, Waiter
-from babelgate.gateway.routing import ROUTE_BYTES, Route, Router, offering
+from babelgate.gateway.routing import ROUTE_BYTES, Route, Router
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.gateway.settle import Settler
 from babelgate.gateway.spans import receiving, settling
+from babelgate.leases.table import BrokerUsage
 from babelgate.observe.events import Observe
 from babelgate.observe.tracing.trace import Trace, Tracing
 from babelgate.runtime import turns
@@ -120,9 +120,9 @@ class Gateway:
         self._publisher = Publisher(self.limits, clock)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
-        self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
+        self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
-        shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer)
+        shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer, self.admission)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
         self.overview = Overview(router, bindings, required, urls or {}, self._keys, self.queue_runtimes, self.outages)
@@ -318,7 +318,7 @@ class Gateway:
         runtime = self._runtime(caller, Right.LISTEN, queue)
         lease_seconds = runtime.route.lease_seconds(lease_seconds)
         usage = self.broker_usage[runtime.route.broker]
-        self.admission.check_handing_out(usage.broker, usage.count, usage.size)
+        self.admission.check_handing_out(runtime.route.broker, usage.count, usage.size)
         if runtime.circuit.is_open:
             raise runtime.circuit.refusal()
         return runtime, lease_seconds
@@ -374,7 +374,7 @@ class Gateway:
         Raises UnsupportedByBroker, for a dry run also where the broker cannot count these messages.
         """
         route = self._runtime(caller, Right.MANAGE, queue).route
-        binding = offering(route, Purges)
+        binding = route.offering(Purges)
         counts = route.capabilities.purge_counts
         return await (count_purge(route, counts) if dry_run else binding.purge(route.native))
 

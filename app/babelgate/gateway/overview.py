@@ -18,7 +18,7 @@ from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.route_warnings import broker_warnings, warnings_of
-from babelgate.gateway.routing import Route, Router, affordable, offering
+from babelgate.gateway.routing import Route, Router, affordable
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
@@ -182,7 +182,7 @@ async def count_purge(route: Route, counts: Sequence[str]) -> int:
 
 async def peek(route: Route, limit: int) -> Sequence[Peeked]:
     """Up to ``limit`` ready messages, fewer where these are large. Raises UnsupportedByBroker."""
-    peeks, few = offering(route, Peeks), affordable(0, 0)
+    peeks, few = route.offering(Peeks), affordable(0, 0)
     found = await peeks.peek(route.native, min(limit, few))
     if len(found) == few < limit:
         size = sum(len(message.body) for message in found)

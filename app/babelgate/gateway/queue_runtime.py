@@ -16,18 +16,18 @@ from babelgate.envelope import Limits, Publication
 from babelgate.envelope.broker_properties import contradictions, read_properties
 from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
 from babelgate.gateway.ack_tokens import Lease
+from babelgate.gateway.admission import Admission
 from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
-from babelgate.gateway.broker_leases import BrokerLeaseManager
 from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores
 from babelgate.gateway.idempotency import KeyedResult as Published
-from babelgate.gateway.lease_manager import GatewayLeaseManager, LeaseManager
-from babelgate.gateway.lease_table import BrokerUsage
 from babelgate.gateway.model import KeysInfo
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.receive import Inspector, Receiver
 from babelgate.gateway.routing import Route
-from babelgate.gateway.shared_leases import SharedLeaseManager
+from babelgate.leases.factory import lease_manager_of
+from babelgate.leases.manager import LeaseManager
+from babelgate.leases.table import BrokerUsage
 from babelgate.observe.events import Observe
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
@@ -50,6 +50,7 @@ class Shared(Struct, frozen=True):
     keys: KeyStores
     outages: Outages
     deliverer: Deliverer
+    admission: Admission
 
 
 class KeyedSender:
@@ -102,10 +103,7 @@ class QueueRuntime:
     """
 
     def __init__(self, route: Route, broker_usage: BrokerUsage, shared: Shared) -> None:
-        """``broker_usage``: the leases that this process keeps of the route's broker.
-
-        Raises UnsupportedByBroker if the binding lacks what the leases of the queue need.
-        """
+        """``broker_usage``: the leases that this process keeps of the route's broker."""
         self.route = route
         self.calls = BrokerCalls(route, shared.observe, shared.outages)
         self.circuit = self.calls.circuit
@@ -148,12 +146,13 @@ class QueueRuntime:
     @cached_property
     def receiver(self) -> Receiver:
         """The receives of the queue."""
-        calls, lease_manager, broker_usage = self.calls, self.lease_manager, self._broker_usage
+        calls, lease_manager = self.calls, self.lease_manager
+        admission, usage = self._shared.admission, self._broker_usage
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
             # Fewer leases may have been held when the waiting receives were admitted.
-            broker_usage.check()
             route = calls.route
+            admission.check_handing_out(route.broker, usage.count, usage.size)
             limit = min(limit, route.capabilities.max_batch)
             reserving = route.binding.reserve(route.native, limit, wait_seconds, lease_seconds)
             return lease_manager.keep(await calls.timed("receive", reserving), lease_seconds)
@@ -169,8 +168,9 @@ class QueueRuntime:
     @cached_property
     def lease_manager(self) -> LeaseManager:
         """The leases of the queue."""
-        shared = self._shared
-        return lease_manager_of(self.route, self._broker_usage, shared.limits, shared.clock, shared.observe)
+        route, shared = self.route, self._shared
+        attempts = route.policy.max_attempts
+        return lease_manager_of(route, self._broker_usage, attempts, shared.limits, shared.clock, shared.observe)
 
     @property
     def _max_batch(self) -> int:
@@ -302,17 +302,6 @@ class QueueRuntime:
             raise EnvelopeError(problems)
         self.route.check_broker_properties(properties)
         return properties
-
-
-def lease_manager_of(
-    route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
-) -> LeaseManager:
-    """The lease manager of ``route``. Raises UnsupportedByBroker if its binding lacks what the manager needs."""
-    if route.capabilities.lease_bound_to is not None:
-        return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
-    if route.dead_letters_by_receiver:
-        return SharedLeaseManager(route, broker_usage, clock)
-    return BrokerLeaseManager(route)
 
 
 async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> None:

@@ -19,9 +19,9 @@ from babelgate.brokers.binding import DeadLetterRequest, Delivery
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError
-from babelgate.gateway.lease_manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
 from babelgate.gateway.model import Message
 from babelgate.gateway.routing import Route
+from babelgate.leases.manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger

@@ -18,7 +18,7 @@ from babelgate.envelope import Limits, Poison
 from babelgate.errors import MAX_DETAIL, BabelgateError, UnknownDeadLetter, shortened
 from babelgate.gateway.dead_letters import Letter, Walk
 from babelgate.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
-from babelgate.gateway.routing import Route, offering
+from babelgate.gateway.routing import Route
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.runtime import turns
 
@@ -133,7 +133,7 @@ class Redrive:
         await asyncio.sleep(min(left, _PACE_SECONDS))
         if left <= _PACE_SECONDS:
             return False
-        await offering(self._source, DeadStore).read_dead(self._source.native, self._walk.cursor, 1)
+        await self._source.offering(DeadStore).read_dead(self._source.native, self._walk.cursor, 1)
         return True
 
     def _page_size(self) -> int:

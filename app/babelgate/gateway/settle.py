@@ -14,10 +14,10 @@ from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerUnavailable, InternalError, LeaseLost, OutcomeUnknown
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.broker_calls import TokenOutcome
-from babelgate.gateway.lease_manager import FailedDelivery
 from babelgate.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
+from babelgate.leases.manager import FailedDelivery
 from babelgate.observe.events import Event, Observe
 from babelgate.runtime import turns
 

@@ -25,16 +25,18 @@ from babelgate.brokers.binding import (
 )
 from babelgate.brokers.errors import failure_for_each
 from babelgate.brokers.ports import ConnectionBroker, LeasingBroker
+from babelgate.brokers.route import BrokerRoute
 from babelgate.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown
-from babelgate.gateway.lease_table import HeldLease
-from babelgate.gateway.routing import Route, offering
+from babelgate.leases.table import HeldLease
 from babelgate.runtime import turns
 
 Reason = TypeVar("Reason", LastFailure, DeadLetterRequest)
 """The reason for a copy: a failed attempt, or a request to dead-letter."""
 
 
-async def unproven(route: Route, originals: Sequence[HeldLease], *, expired: bool = False) -> dict[str, BabelgateError]:
+async def unproven(
+    route: BrokerRoute, originals: Sequence[HeldLease], *, expired: bool = False
+) -> dict[str, BabelgateError]:
     """The deliveries of which the broker has not just said that they are this process's: the reason, by handle.
 
     LeaseLost where the broker has taken it back; another error where it has not answered. ``expired``: no consumer has
@@ -47,22 +49,22 @@ async def unproven(route: Route, originals: Sequence[HeldLease], *, expired: boo
     try:
         if expired and route.capabilities.ack_scope == "anywhere":
             seconds = route.binding.timeout_seconds * 2
-            ends = await offering(route, LeasingBroker).extend(native, handles, seconds)
+            ends = await route.offering(LeasingBroker).extend(native, handles, seconds)
             proofs = [None if isinstance(end, int) else end for end in ends]
         else:
-            proofs = await offering(route, ConnectionBroker).prove(native, handles)
+            proofs = await route.offering(ConnectionBroker).prove(native, handles)
     except BabelgateError as error:
         proofs = failure_for_each(error, len(handles))
     return {handle: proof for handle, proof in zip(handles, proofs, strict=True) if proof is not None}
 
 
-def unconfirmed(route: Route) -> OutcomeUnknown:
+def unconfirmed(route: BrokerRoute) -> OutcomeUnknown:
     """The outcome for a delivery of which a copy is still being written."""
     return OutcomeUnknown(route.broker, "a copy of the message is not confirmed yet")
 
 
 async def publish_again(
-    route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool
+    route: BrokerRoute, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool
 ) -> Sequence[Outcome]:
     """Replace the ``failed`` deliveries with counted copies on their queue, due after ``delay_seconds``.
 
@@ -84,7 +86,7 @@ async def publish_again(
 
 
 async def publish_dead_letters(
-    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool
+    route: BrokerRoute, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool
 ) -> Sequence[Outcome]:
     """Replace deliveries with records in the dead-letter queue; outcomes as of :func:`publish_again`.
 
@@ -129,7 +131,7 @@ def _encoded(text: str) -> int:
 
 
 async def _publish_records(
-    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], recorded: _Record, *, proven: bool
+    route: BrokerRoute, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], recorded: _Record, *, proven: bool
 ) -> Sequence[Outcome]:
     def record(each: tuple[HeldLease, DeadLetterRequest]) -> Outgoing:
         held, letter = each
@@ -159,7 +161,7 @@ def _as_received(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
 
 
 async def _replace_all(
-    route: Route,
+    route: BrokerRoute,
     originals: Sequence[tuple[HeldLease, Reason]],
     copy: Callable[[tuple[HeldLease, Reason]], Outgoing],
     *,
@@ -186,9 +188,9 @@ def _size(each: tuple[HeldLease, LastFailure | DeadLetterRequest]) -> int:
 
 
 async def _replace(
-    route: Route, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
+    route: BrokerRoute, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
 ) -> Sequence[Outcome]:
-    write = offering(route, PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
+    write = route.offering(PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
     outcomes: list[Outcome] = [LeaseLost() if held.later is None else unconfirmed(route) for held in originals]
     # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
     outstanding = route.outstanding([held.handle for held in originals])

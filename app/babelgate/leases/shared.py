@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, Outcome
 from babelgate.brokers.ports import LeasingBroker
+from babelgate.brokers.route import BrokerRoute
 from babelgate.clock import Clock, steady_ms
 from babelgate.errors import BabelgateError, LeaseLost
-from babelgate.gateway.lease_manager import FailedDelivery
-from babelgate.gateway.lease_table import BrokerUsage, HeldLease, LeaseTable
-from babelgate.gateway.republish import publish_dead_letters
-from babelgate.gateway.routing import Route, offering
+from babelgate.leases.copies import publish_dead_letters
+from babelgate.leases.manager import FailedDelivery
+from babelgate.leases.table import BrokerUsage, HeldLease, LeaseTable
 
 _DROPPED = 100
 """Maximum bodies dropped at a time."""
@@ -27,7 +27,9 @@ class SharedLeaseManager:
 
     held = None
 
-    def __init__(self, route: Route, broker_usage: BrokerUsage, clock: Clock, steady_clock: Clock = steady_ms) -> None:
+    def __init__(
+        self, route: BrokerRoute, broker_usage: BrokerUsage, clock: Clock, steady_clock: Clock = steady_ms
+    ) -> None:
         self._route = route
         self._clock = clock
         self._steady_clock = steady_clock
@@ -109,7 +111,7 @@ class SharedLeaseManager:
         }
 
     async def _extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        return await offering(self._route, LeasingBroker).extend(self._native, handles, lease_seconds)
+        return await self._route.offering(LeasingBroker).extend(self._native, handles, lease_seconds)
 
     def _drop_overdue(self) -> None:
         """Drop the bodies of leases past their deadline. The broker decides whether a late settle succeeds."""

@@ -8,8 +8,7 @@ import pytest
 
 from babelgate.brokers.binding import LastFailure, Outgoing
 from babelgate.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from babelgate.gateway.admission import Admission
-from babelgate.gateway.lease_table import BrokerUsage
+from babelgate.leases.table import BrokerUsage
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.memory import ConnectedMemory, DeadLetterPublishingMemory
 from tests.harness.world import kinds
@@ -288,7 +287,7 @@ async def test_a_give_back_is_uncounted_and_native(queue: str) -> None:
 
 
 async def test_a_process_forgets_the_oldest_acks_first(queue: str) -> None:
-    ended = BrokerUsage("memory", Admission()).ended
+    ended = BrokerUsage().ended
     kept = 0
     while len(ended) == kept:
         ended.keep(str(kept), True)

@@ -12,7 +12,6 @@ from babelgate.brokers.binding import Delivery, Outcome
 from babelgate.brokers.errors import failure_for_each
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown
-from babelgate.gateway.admission import Admission
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.cache import Cache
 
@@ -36,17 +35,11 @@ class BrokerUsage:
     """The leases that a process keeps of one broker, over all queues: their ``count``, and the ``size`` in bytes of the
     bodies."""
 
-    def __init__(self, broker: str, admission: Admission) -> None:
-        self.broker = broker
-        self._admission = admission
+    def __init__(self) -> None:
         self.count = 0
         self.size = 0
         self.ended: Cache[str, bool] = Cache(_ENDED_BYTES)
         """Whether the latest leases ended by an ack, by their handles."""
-
-    def check(self) -> None:
-        """Raise Overloaded when no more deliveries may be handed out."""
-        self._admission.check_handing_out(self.broker, self.count, self.size)
 
 
 class HeldLease:

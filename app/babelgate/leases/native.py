@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, Outcome
 from babelgate.brokers.ports import LeasingBroker
+from babelgate.brokers.route import BrokerRoute
 from babelgate.errors import BabelgateError
-from babelgate.gateway.lease_manager import FailedDelivery
-from babelgate.gateway.routing import Route, offering
+from babelgate.leases.manager import FailedDelivery
 
 
 class BrokerLeaseManager:
@@ -17,7 +17,7 @@ class BrokerLeaseManager:
     busy = False
     held = None
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: BrokerRoute) -> None:
         self._route = route
         self._binding, self._native = route.binding, route.native
 
@@ -34,10 +34,10 @@ class BrokerLeaseManager:
         return await self._binding.release(self._native, handles, 0, failed=False)
 
     async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        return await offering(self._route, DeadLetters).dead_letter(self._native, letters)
+        return await self._route.offering(DeadLetters).dead_letter(self._native, letters)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        return await offering(self._route, LeasingBroker).extend(self._native, handles, lease_seconds)
+        return await self._route.offering(LeasingBroker).extend(self._native, handles, lease_seconds)
 
     async def idle(self) -> None:
         return

@@ -10,7 +10,7 @@ import pytest
 from babelgate.brokers.binding import LastFailure, Outgoing
 from babelgate.clock import now_ms
 from babelgate.errors import BrokerUnavailable, LeaseLost, UnsupportedByBroker
-from babelgate.gateway.lease_manager import EXPIRING
+from babelgate.leases.process import EXPIRING
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.world import kinds
 

@@ -1,11 +1,11 @@
-"""Lease managers: keep the leases of a queue in its broker or in this process, and end them accordingly."""
+"""Manages leases that this process keeps, with the bodies of their messages."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence, Set
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,22 +14,16 @@ from babelgate import envelope
 from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome
 from babelgate.brokers.errors import failure_for_each
 from babelgate.brokers.ports import LeasingBroker
+from babelgate.brokers.route import BrokerRoute
 from babelgate.clock import Clock, steady_ms
 from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
-from babelgate.gateway.lease_table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
-from babelgate.gateway.republish import publish_again, publish_dead_letters, unconfirmed, unproven
-from babelgate.gateway.routing import Route, offering
+from babelgate.leases.copies import publish_again, publish_dead_letters, unconfirmed, unproven
+from babelgate.leases.manager import LEASE_EXPIRED, FailedDelivery, facts_of
+from babelgate.leases.table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
-
-LEASE_EXPIRED = "lease expired"
-"""The error of an attempt that ended without a report from the consumer."""
-
-ATTEMPTS_EXHAUSTED = "attempts exhausted"
-"""The error of a message whose attempts are spent although no lease of it is known to have expired: it arrived with
-them from another program, or the queue's ``max_attempts`` is lower than before."""
 
 log = get_logger(__name__)
 
@@ -39,13 +33,6 @@ Request = TypeVar("Request", LastFailure, DeadLetterRequest)
 EXPIRING = 100
 """Maximum leases of one queue expired per batch, so that losing many consumers at once causes no unbounded burst of
 copies."""
-
-
-class FailedDelivery(Struct, frozen=True):
-    """A delivery to be delivered again, and its ``failure``."""
-
-    handle: str
-    failure: LastFailure
 
 
 class _ExpiredAttempt(Struct, frozen=True):
@@ -59,60 +46,7 @@ class _ExpiredAttempt(Struct, frozen=True):
     is_copied: bool = False
 
 
-class LeaseManager(Protocol):
-    """Ends and extends the leases of one queue. A call has at most as many items as the broker's native batch.
-
-    Outcomes are in the order of the items. A BabelgateError that is raised applies to all items.
-    """
-
-    @property
-    def busy(self) -> bool:
-        """Whether this process keeps leases of the queue."""
-
-    @property
-    def held(self) -> int | None:
-        """Number of leases that this process keeps; None where the broker keeps them."""
-
-    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
-        """Start the leases of reserved deliveries; returns the deliveries with their deadlines."""
-
-    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Remove these messages. A second ack of the same message succeeds."""
-
-    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
-        """Make available again after ``delay_seconds``; counts as a failed attempt."""
-
-    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Make available again at once; not counted."""
-
-    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        """Move to the dead-letter queue."""
-
-    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        """The new deadlines in Unix ms, counted from now."""
-
-    async def idle(self) -> None:
-        """Wait until nothing is in flight."""
-
-    def close(self) -> None:
-        """Stop expiring leases; deliveries that are still held stay with the broker."""
-
-
-def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
-    """The facts of the message of ``delivery``, with its reconciled ``attempts``."""
-    return Facts(
-        attempts,
-        received.id,
-        received.trace_id,
-        received.job,
-        received.created_at,
-        received.lang,
-        len(delivery.body),
-        delivery.headers.get("traceparent"),
-    )
-
-
-class GatewayLeaseManager:
+class ProcessLeaseManager:
     """For brokers that keep no lease of a given duration: this process keeps deadlines and bodies.
 
     An operation that the broker lacks is replaced by a copy: publish it, wait for the confirm, ack the original. A
@@ -124,8 +58,9 @@ class GatewayLeaseManager:
 
     def __init__(
         self,
-        route: Route,
+        route: BrokerRoute,
         broker_usage: BrokerUsage,
+        max_attempts: int,
         limits: Limits,
         clock: Clock,
         observe: Observe,
@@ -133,6 +68,7 @@ class GatewayLeaseManager:
     ) -> None:
         self._route = route
         self._binding, self._native = route.binding, route.native
+        self._max_attempts = max_attempts
         self._limits = limits
         self._clock = clock
         self._steady_clock = steady_clock
@@ -187,7 +123,7 @@ class GatewayLeaseManager:
         elsewhere = [handle for handle in handles if self._shared and not self._table.is_known(handle)]
         others: dict[str, int | BabelgateError] = {}
         if elsewhere:
-            ends = await offering(self._route, LeasingBroker).extend(self._native, elsewhere, lease_seconds)
+            ends = await self._route.offering(LeasingBroker).extend(self._native, elsewhere, lease_seconds)
             others = dict(zip(elsewhere, ends, strict=True))
         return [
             others.get(handle) or LeaseLost() if held is None else self._prolong(held, length)
@@ -330,7 +266,7 @@ class GatewayLeaseManager:
         if facts.attempts is None:
             return _ExpiredAttempt(held, facts)
         attempts, route = facts.attempts + 1, self._route
-        is_last = route.releases_natively(0) and attempts >= route.policy.max_attempts
+        is_last = route.releases_natively(0) and attempts >= self._max_attempts
         is_copied = not route.dead_letters_natively if is_last else self._copies(held, 0)
         return _ExpiredAttempt(held, facts, attempts, is_last, is_copied and held.later is None)
 
@@ -367,7 +303,7 @@ class GatewayLeaseManager:
         self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool = False
     ) -> Sequence[Outcome]:
         if self._route.dead_letters_natively:
-            dead_letters = offering(self._route, DeadLetters)
+            dead_letters = self._route.offering(DeadLetters)
             return await dead_letters.dead_letter(self._native, [letter for _, letter in letters])
         return await _of_those_held(letters, partial(publish_dead_letters, self._route, proven=proven))
 

@@ -1,0 +1,114 @@
+"""Where a queue lives, and what its broker can do for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from babelgate.brokers.binding import (
+    Binding,
+    DeadLetters,
+    DeadStore,
+    NativeQueue,
+    Peeks,
+    PublishesDeadLetters,
+    Purges,
+)
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.ports import BindsSomeDeliveries, ConnectionBroker, LeasingBroker
+from babelgate.envelope.contract import INT64_MAX
+from babelgate.errors import UnsupportedByBroker
+
+_ABILITIES = {
+    "Peeks": "show messages without leasing them",
+    "Purges": "purge a queue",
+    "DeadStore": "list, redrive or purge its dead letters",
+    "DeadLetters": "dead-letter a message",
+    "PublishesDeadLetters": "dead-letter a message",
+    "LeasingBroker": "extend a lease",
+    "ConnectionBroker": "report which deliveries are outstanding",
+}
+"""What a binding can do when it offers an optional protocol."""
+
+Optional = TypeVar(
+    "Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, LeasingBroker, ConnectionBroker
+)
+
+
+@dataclass(frozen=True)
+class BrokerRoute:
+    """The broker's queue ``native``, in which ``binding`` keeps the messages of ``queue``."""
+
+    queue: str
+    binding: Binding
+    native: NativeQueue
+    capabilities: BrokerCapabilities
+
+    @cached_property
+    def broker(self) -> str:
+        """The broker's configured name."""
+        return self.binding.name
+
+    @cached_property
+    def dead_letters_natively(self) -> bool:
+        """Whether the broker dead-letters in one step, for which it needs no body."""
+        return self.capabilities.native_dead_letter and isinstance(self.binding, DeadLetters)
+
+    @cached_property
+    def dead_letters_by_receiver(self) -> bool:
+        """Whether the broker keeps the leases, and only the process that received a message can dead-letter it."""
+        publishes = isinstance(self.binding, PublishesDeadLetters) and not self.dead_letters_natively
+        return publishes and self.capabilities.lease_bound_to is None
+
+    @cached_property
+    def settles_elsewhere(self) -> bool:
+        """Whether some settles of a delivery need the process that received it."""
+        keeps = self.capabilities.ack_scope != "anywhere" or self.capabilities.lease_bound_to is not None
+        return keeps or self.dead_letters_by_receiver
+
+    def releases_natively(self, delay_seconds: float) -> bool:
+        """Whether the broker itself makes a message available again after ``delay_seconds``, and counts the attempt."""
+        capabilities = self.capabilities
+        return capabilities.native_release and (capabilities.native_release_delays or delay_seconds <= 0)
+
+    def outstanding(self, handles: Sequence[str]) -> Sequence[bool]:
+        """Whether this process can still settle each delivery, as far as that is known here."""
+        if isinstance(self.binding, ConnectionBroker):
+            return self.binding.outstanding(self.native, handles)
+        return [True] * len(handles)
+
+    def acks_anywhere(self, handle: str) -> bool:
+        """Whether any process can ack the delivery of ``handle``."""
+        if self._binds_some is not None:
+            return self._binds_some.acks_anywhere(self.native, handle)
+        return self.capabilities.ack_scope == "anywhere"
+
+    @cached_property
+    def _binds_some(self) -> BindsSomeDeliveries | None:
+        return self.binding if isinstance(self.binding, BindsSomeDeliveries) else None
+
+    def attempts(self, in_body: int, count: int, declared: int | None = None) -> int:
+        """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``.
+
+        ``declared``: those of a native header, which replace ``in_body``; None without the header.
+        """
+        in_body = max(in_body if declared is None else declared, 0)
+        match self.capabilities.delivery_count:
+            case "added":
+                # A foreign body may state any 64-bit number.
+                return min(in_body + count, INT64_MAX)
+            case "zero_based":
+                return max(in_body, count)
+            case "one_based":
+                return max(in_body, count - 1)
+            case _:
+                return in_body
+
+    def offering(self, protocol: type[Optional]) -> Optional:
+        """The binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
+        if isinstance(self.binding, protocol):
+            return self.binding
+        reason = f"The broker {self.broker!r} cannot {_ABILITIES[protocol.__name__]}."
+        raise UnsupportedByBroker(code="unsupported_by_broker", pointer="", reason=reason)

@@ -1,0 +1,80 @@
+"""What the gateway knows of the leases of a queue: how they begin and end, wherever they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome
+from babelgate.envelope import Received
+from babelgate.errors import BabelgateError
+from babelgate.observe.events import Facts
+
+LEASE_EXPIRED = "lease expired"
+"""The error of an attempt that ended without a report from the consumer."""
+
+ATTEMPTS_EXHAUSTED = "attempts exhausted"
+"""The error of a message whose attempts are spent although no lease of it is known to have expired: it arrived with
+them from another program, or the queue's ``max_attempts`` is lower than before."""
+
+
+class FailedDelivery(Struct, frozen=True):
+    """A delivery to be delivered again, and its ``failure``."""
+
+    handle: str
+    failure: LastFailure
+
+
+class LeaseManager(Protocol):
+    """Ends and extends the leases of one queue. A call has at most as many items as the broker's native batch.
+
+    Outcomes are in the order of the items. A BabelgateError that is raised applies to all items.
+    """
+
+    @property
+    def busy(self) -> bool:
+        """Whether this process keeps leases of the queue."""
+
+    @property
+    def held(self) -> int | None:
+        """Number of leases that this process keeps; None where the broker keeps them."""
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        """Start the leases of reserved deliveries; returns the deliveries with their deadlines."""
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Remove these messages. A second ack of the same message succeeds."""
+
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
+        """Make available again after ``delay_seconds``; counts as a failed attempt."""
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Make available again at once; not counted."""
+
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
+        """Move to the dead-letter queue."""
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        """The new deadlines in Unix ms, counted from now."""
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+
+    def close(self) -> None:
+        """Stop expiring leases; deliveries that are still held stay with the broker."""
+
+
+def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
+    """The facts of the message of ``delivery``, with its reconciled ``attempts``."""
+    return Facts(
+        attempts,
+        received.id,
+        received.trace_id,
+        received.job,
+        received.created_at,
+        received.lang,
+        len(delivery.body),
+        delivery.headers.get("traceparent"),
+    )
