@@ -11,6 +11,7 @@ from babelgate.brokers.binding import (
     Binding,
     DeadLetters,
     DeadStore,
+    Delivery,
     NativeQueue,
     Peeks,
     PublishesDeadLetters,
@@ -18,8 +19,10 @@ from babelgate.brokers.binding import (
 )
 from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.brokers.ports import BindsSomeDeliveries, ConnectionBroker, LeasingBroker
+from babelgate.envelope import Received
 from babelgate.envelope.contract import INT64_MAX
 from babelgate.errors import UnsupportedByBroker
+from babelgate.observe.events import Facts
 
 _ABILITIES = {
     "Peeks": "show messages without leasing them",
@@ -105,6 +108,20 @@ class BrokerRoute:
                 return max(in_body, count - 1)
             case _:
                 return in_body
+
+    def reconciled(self, delivery: Delivery, received: Received) -> tuple[int, Facts]:
+        """The failed attempts of a delivery, and the facts of its message."""
+        attempts = self.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
+        return attempts, Facts(
+            attempts,
+            received.id,
+            received.trace_id,
+            received.job,
+            received.created_at,
+            received.lang,
+            len(delivery.body),
+            delivery.headers.get("traceparent"),
+        )
 
     def offering(self, protocol: type[Optional]) -> Optional:
         """The binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""

@@ -21,7 +21,7 @@ from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError
 from babelgate.gateway.model import Message
 from babelgate.gateway.routing import Route
-from babelgate.leases.manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
+from babelgate.leases.manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
@@ -330,10 +330,9 @@ class Inspector:
                 if delivery.expired:
                     expired += letters[-1][1].messages
                 continue
-            attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
+            attempts, facts = self._route.reconciled(delivery, received)
             if received.warnings:
                 self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
-            facts = facts_of(delivery, received, attempts)
             if delivery.expired:
                 expired.append(facts)
             reason = self._refusal(delivery, received, attempts)

@@ -8,9 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome
-from babelgate.envelope import Received
 from babelgate.errors import BabelgateError
-from babelgate.observe.events import Facts
 
 LEASE_EXPIRED = "lease expired"
 """The error of an attempt that ended without a report from the consumer."""
@@ -64,17 +62,3 @@ class LeaseManager(Protocol):
 
     def close(self) -> None:
         """Stop expiring leases; deliveries that are still held stay with the broker."""
-
-
-def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
-    """The facts of the message of ``delivery``, with its reconciled ``attempts``."""
-    return Facts(
-        attempts,
-        received.id,
-        received.trace_id,
-        received.job,
-        received.created_at,
-        received.lang,
-        len(delivery.body),
-        delivery.headers.get("traceparent"),
-    )

@@ -19,7 +19,7 @@ from babelgate.clock import Clock, steady_ms
 from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 from babelgate.leases.copies import publish_again, publish_dead_letters, unconfirmed, unproven
-from babelgate.leases.manager import LEASE_EXPIRED, FailedDelivery, facts_of
+from babelgate.leases.manager import LEASE_EXPIRED, FailedDelivery
 from babelgate.leases.table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.observe.logs import get_logger
@@ -296,8 +296,7 @@ class ProcessLeaseManager:
     def _facts(self, delivery: Delivery, received: Received | None) -> Facts:
         if received is None:
             return Facts(size=len(delivery.body))
-        attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
-        return facts_of(delivery, received, attempts)
+        return self._route.reconciled(delivery, received)[1]
 
     async def _dead_letter(
         self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool = False
