@@ -7,19 +7,20 @@ import base64
 import contextlib
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Outgoing, PublishesDeadLetters
 from babelgate.clock import Clock, now_ms
-from babelgate.envelope import Limits
+from babelgate.envelope import Limits, dead_letter_block, dead_letter_record
 from babelgate.errors import PurgeInProgress
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import DeadLetter, DeadLetterFilter
 from babelgate.gateway.routing import Policy, Route
-from tests.harness.world import JOB, Process, World, data, draft, until
+from tests.harness.world import JOB, PATIENCE, Process, World, data, draft, until
 from tests.suites.publish import envelope_of
 
 SHORT = 0.4
@@ -29,6 +30,8 @@ GOOD = (
     b'{"job":"urn:babel:test:made","trace_id":"t","data":{"n":1},'
     b'"meta":{"id":"m","queue":"q","lang":"go","schema_version":1,"created_at":1700000000000},"attempts":0}'
 )
+
+CREATED_AT = 1_700_000_000_000
 
 SPLICED = {
     "no identity": b'{"trace_id":"t","data":{}}',
@@ -87,6 +90,29 @@ def keeper(process: Process, world: World, clock: Clock = now_ms) -> Maintenance
         """There are none."""
 
     return Maintenance(routes, clock, no_keys)
+
+
+async def bury(process: Process, world: World, *failed_at: int | None) -> None:
+    """Dead letters with these times, in this order, their payloads numbered."""
+    route = process.gateway.router.route(world.queue)
+    for number, at in enumerate(failed_at):
+        block = dead_letter_block("failed", world.queue, 1, at or 0)
+        if at is None:
+            block = {name: value for name, value in block.items() if name != "failed_at"}
+        body = GOOD.replace(b'{"n":1}', b'{"n":%d}' % number)
+        if isinstance(route.binding, DeadLetters) and route.capabilities.native_dead_letter:
+            await world.broker.inject(world.queue, body)
+            found = await route.binding.reserve(route.native, 1, PATIENCE, 60)
+            letters = [DeadLetterRequest(each.handle, block) for each in found]
+            assert await route.binding.dead_letter(route.native, letters) == [None]
+        else:
+            assert isinstance(route.binding, PublishesDeadLetters)
+            record = Outgoing(dead_letter_record(body, block))
+            assert await route.binding.publish_dead_letters(route.native, [record]) == [None]
+
+
+def numbers_of(letters: Sequence[DeadLetter]) -> list[int]:
+    return [json.loads(letter.record)["data"]["n"] for letter in letters]
 
 
 class TestDeadLetters:
@@ -320,6 +346,26 @@ class TestDeadLetters:
         newest = max(letter.failed_at or 0 for letter in await process.dead())
         assert await keeper(process, world, lambda: newest + 3_600_000).expire() == 1
         assert [letter.error for letter in await process.dead()] == ["new"]
+
+    async def test_the_retention_finds_them_wherever_they_stand(self, world: World) -> None:
+        process = await world.process(policy=Policy(dead_letter_retention_seconds=3600))
+        young, old = CREATED_AT + 50, CREATED_AT + 10
+        await bury(process, world, None, young, old, young, young, old)
+        assert await keeper(process, world, lambda: young + 3_600_000).expire() == 2
+        assert numbers_of(await process.dead()) == [0, 1, 3, 4]
+        assert await keeper(process, world, lambda: young + 3_600_000).expire() == 0
+        assert await keeper(process, world, lambda: young + 3_600_001).expire() == 3
+        assert numbers_of(await process.dead()) == [0], "the record of another program, without a time, stays"
+
+    async def test_a_long_retention_is_applied_less_often(self, world: World) -> None:
+        """After a hundredth of it: of 12,000 s, each second time."""
+        process = await world.process(policy=Policy(dead_letter_retention_seconds=12_000))
+        keeping = keeper(process, world, lambda: CREATED_AT + 12_000_001)
+        removed = []
+        for _ in range(4):
+            await bury(process, world, CREATED_AT)
+            removed.append(await keeping.expire())
+        assert removed == [1, 0, 2, 0]
 
     async def test_without_a_retention_they_stay(self, world: World) -> None:
         process = await world.process()

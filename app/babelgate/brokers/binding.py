@@ -320,8 +320,8 @@ class DeadStore(Protocol):
         Returns ``cursor`` adjusted, so that the next page skips no record.
         """
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """Remove all dead letters, or those dead-lettered before ``before_ms`` (Unix ms); return the number removed.
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """Remove all dead letters; return the number removed.
 
         Like ``purge``, it may take several calls to the broker.
         """

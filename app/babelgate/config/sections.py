@@ -141,7 +141,9 @@ class QueueSettings(_Open):
         description="Age since `created_at` at which an undelivered or redriven message is dead-lettered.",
     )
     dead_letter_retention_seconds: Seconds | None = Field(
-        default=None, description="The time for which dead letters are kept. None: for ever."
+        default=None,
+        description="The time for which dead letters are kept, counted from their `failed_at`: [how it is applied]"
+        "(api.md#dead-letters). None: for ever.",
     )
     ordering_key: Literal["refuse", "ignore"] = Field(
         default="refuse",

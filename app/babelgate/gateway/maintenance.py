@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from babelgate.brokers.binding import Binding, DeadStore
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
+from babelgate.gateway import dead_letters
 from babelgate.gateway.route_warnings import broker_warnings
 from babelgate.gateway.routing import Route
 from babelgate.observe.logs import get_logger
@@ -19,6 +20,10 @@ log = get_logger(__name__)
 
 RETENTION_SECONDS = 60.0
 """How often dead letters and idempotency keys past their retention are removed."""
+
+_EXPIRY_SHARE = 0.01
+"""A queue with a long retention is read less often: after this share of it, because each time reads up to 10,000
+letters. So a letter is kept at most so much longer."""
 
 WARN_SECONDS = 300.0
 """How often brokers are asked about settings with which they lose messages: anybody may change them at any time."""
@@ -48,6 +53,7 @@ class Maintenance:
         self._sweep_keys = sweep_keys
         self._routes_to = routes_to
         self._warn_seconds = warn_seconds
+        self._runs = 0
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
@@ -67,14 +73,18 @@ class Maintenance:
         await self._tasks.cancel()
 
     async def expire(self) -> int:
-        """Remove dead letters past their queue's retention; return the number removed."""
+        """Remove dead letters past their queue's retention, of the queues whose turn it is; return the number removed.
+        The first call is every queue's turn."""
         removed = 0
+        run, self._runs = self._runs, self._runs + 1
         async for route in self._routes():
             retention = route.policy.dead_letter_retention_seconds
             if retention is None or not isinstance(route.binding, DeadStore):
                 continue
+            if run % max(int(retention * _EXPIRY_SHARE / RETENTION_SECONDS), 1):
+                continue
             try:
-                removed += await route.binding.purge_dead(route.native, self._clock() - round(retention * 1000))
+                removed += await dead_letters.expire(route, self._clock() - round(retention * 1000))
             except (BrokerUnavailable, OutcomeUnknown) as error:
                 # Outages of brokers are logged elsewhere.
                 log.debug("dead letters not expired", queue=route.queue, broker=route.broker, error=error)

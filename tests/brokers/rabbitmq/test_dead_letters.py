@@ -108,7 +108,6 @@ class TestReading:
         assert await one.read_dead(native, None, 10) == ([], None)
         assert await one.read_dead(native, "50", 10) == ([], None)
         assert await one.purge_dead(native) == 0
-        assert await one.purge_dead(native, 1) == 0
         assert (await one.stats(native)).dead == 0
 
     async def test_a_cursor_of_nobody_is_refused(self, one: RabbitBinding, native: NativeQueue) -> None:
@@ -163,16 +162,6 @@ class TestPurging:
         await one.read_dead(native, None, 10)
         assert await one.purge_dead(native) == 30
         assert await all_of(one, native) == []
-
-    async def test_those_that_are_older_up_to_the_first_that_is_not(
-        self, one: RabbitBinding, native: NativeQueue
-    ) -> None:
-        ages = [(n, 100 + n) for n in range(150)]
-        await buried(one, native, *(letter(*age) for age in ages), letter(1000), letter(1001, 90))
-        assert await one.purge_dead(native, 220) == 120
-        assert await all_of(one, native) == [*range(120, 150), 1000, 1001]
-        assert await one.purge_dead(native, 1000) == 31
-        assert await all_of(one, native) == [1000], "what does not say when it died stays"
 
     async def test_the_main_queue(self, one: RabbitBinding, native: NativeQueue) -> None:
         assert await one.purge(native) == 0

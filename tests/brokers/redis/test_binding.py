@@ -345,18 +345,3 @@ class TestAtRest:
             assert plain.llen(key(native, ".dlq:notify")) == 4
         assert await one.purge_dead(native) == 4
         assert not plain.exists(key(native, ".dlq"), key(native, ".dlq:notify"))
-
-    async def test_retention_removes_the_older_ones(
-        self, one: RedisBinding, native: NativeQueue, plain: redis.Redis
-    ) -> None:
-        records = [
-            envelope.dead_letter_record(
-                body(), envelope.dead_letter_block("failed", "q", 1, failed_at, '"failed_at":99999')
-            )
-            for failed_at in (100, 200, 300)
-        ]
-        framed = json.dumps({"__bq_frame": 1, "headers": {"a": "b"}, "body": records[1].decode()}).encode()
-        plain.rpush(key(native, ".dlq"), b"a foreign record", records[0], framed, records[2])
-        assert await one.purge_dead(native, 300) == 2
-        assert plain.lrange(key(native, ".dlq"), 0, -1) == [b"a foreign record", records[2]]
-        assert await one.purge_dead(native, 300) == 0

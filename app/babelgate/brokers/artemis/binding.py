@@ -237,12 +237,9 @@ class ArtemisBinding:
         """Received by a selector, and accepted."""
         return await self._dead_letters.remove(queue.name + _DEAD_SUFFIX, records, cursor)
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """Remove all records, or those older than ``before_ms``."""
-        dead = queue.name + _DEAD_SUFFIX
-        if before_ms is not None:
-            return await self._dead_letters.purge_old(dead, before_ms)
-        return await self._dead_letters.purge(dead)
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """Remove all records."""
+        return await self._dead_letters.purge(queue.name + _DEAD_SUFFIX)
 
     def _encode(self, message: Outgoing) -> bytes:
         return encode(message, self._clock())

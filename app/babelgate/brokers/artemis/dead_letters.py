@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from babelgate import envelope
 from babelgate.brokers.artemis.client import ArtemisClient
 from babelgate.brokers.artemis.links import Arrived
 from babelgate.brokers.artemis.message import ArtemisMessage, identity, read, selector_of
@@ -93,17 +92,6 @@ class ArtemisDeadLetters:
                 count += len(found)
                 if len(found) < _PAGE:
                     return count
-
-    async def purge_old(self, queue: str, before_ms: int) -> int:
-        """Remove the records that were dead-lettered before ``before_ms`` (Unix ms), of at most 10,000."""
-        found = await self.browse(queue, 0, _MAX_SEARCHED)
-        records = await turns.mapped(_record, found, _size)
-        died = await turns.mapped(
-            lambda each: envelope.describe_dead(each.body).failed_at, records, lambda each: len(each.body)
-        )
-        old = [each for each, at in zip(records, died, strict=True) if at is not None and at < before_ms]
-        removed, _ = await self.remove(queue, old, None)
-        return sum(removed)
 
     async def _take(self, queue: str, wanted: dict[bytes, list[int]], selector: str | None) -> list[int]:
         """Remove a message for each of ``wanted``, by their identities; the positions of those removed."""

@@ -217,12 +217,9 @@ class KafkaBinding:
         """Mark as removed; offsets do not move, so the cursor stays as it is."""
         return await self._dead_letters.remove(_queue(queue), records), cursor
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """Delete all records of ``<topic>.dlq``, or remove the old ones."""
-        target = _queue(queue)
-        if before_ms is not None:
-            return await self._dead_letters.purge_old(target, before_ms)
-        return await self._dead_letters.purge(target)
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """Delete all records of ``<topic>.dlq``."""
+        return await self._dead_letters.purge(_queue(queue))
 
     def _leased(self, queue: KafkaQueue) -> Mapping[int, Collection[int]]:
         return self._consumer.leased(queue.name)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from babelgate import envelope
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import DeadRecord
 from babelgate.brokers.cursor import decode, encode
@@ -100,19 +99,6 @@ class KafkaDeadLetters:
                 await self._admin.delete_before(ends)
                 await self._forget(queue, removed, ends)
             return count
-
-    async def purge_old(self, queue: KafkaQueue, before_ms: int) -> int:
-        """Remove the letters that were dead-lettered before ``before_ms`` (Unix ms)."""
-        count = 0
-        cursor: str | None = None
-        while True:
-            page, cursor = await self.read(queue, cursor, _PAGE)
-            died = await turns.mapped(lambda each: envelope.describe_dead(each.body).failed_at, page, _length)
-            old = [each for each, at in zip(page, died, strict=True) if at is not None and at < before_ms]
-            if old:
-                count += sum(await self.remove(queue, old))
-            if cursor is None:
-                return count
 
     async def _bounds(self, queue: KafkaQueue, removed: RemovedLetters) -> dict[Position, tuple[int, int]]:
         """The first offset that may be left of each partition, and its end; reads the new markers before."""
@@ -219,7 +205,3 @@ def _count(removed: RemovedLetters, bounds: Mapping[Position, tuple[int, int]]) 
 
 def _size(record: Any) -> int:
     return len(record.value() or b"")
-
-
-def _length(letter: DeadRecord) -> int:
-    return len(letter.body)

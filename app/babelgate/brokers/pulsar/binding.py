@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from babelgate import envelope
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
 from babelgate.brokers.capabilities import BrokerCapabilities
@@ -267,14 +266,9 @@ class PulsarBinding:
         """Acknowledge records. A cursor is a position in the topic, so it stays as it is."""
         return await self._browser.remove_dead(_queue(queue).dead, records), cursor
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """Acknowledge records."""
-        dead = _queue(queue).dead
-        if before_ms is None:
-            return await self._browser.purge(dead)
-        return await self._browser.purge_dead(
-            dead, lambda body: (envelope.describe_dead(body).failed_at or before_ms) < before_ms
-        )
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """Acknowledge all records."""
+        return await self._browser.purge(_queue(queue).dead)
 
     def _queue(self, queue: NativeQueue) -> ReceivingQueue:
         target = _queue(queue)

@@ -107,14 +107,6 @@ class PulsarBrowser:
                 self._removed.keep(name, None)
         return done
 
-    async def purge_dead(self, queue: PulsarQueue, is_old: Callable[[bytes], bool]) -> int:
-        """Remove the records whose body ``is_old``; return their number."""
-        count = 0
-        async with self._browsing(queue) as consumers:
-            while found := await _next_dead(consumers, self._others_seconds):
-                count += len(await _removed(consumers, [each for each in found if is_old(each.body)]))
-        return count
-
     async def _delayed(self, queue: PulsarQueue) -> list[str]:
         """The handles of all messages that are not due."""
         client = self._client

@@ -294,9 +294,9 @@ class RabbitBinding:
         """Remove each record once, also when it was requeued in between."""
         return await self._dead_letters.remove(_queue(queue).profile, records, cursor)
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """Remove all records, or those at the head that are older than ``before_ms``."""
-        return await self._dead_letters.purge(_queue(queue).profile, before_ms)
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """Remove all records that no other consumer has taken."""
+        return await self._dead_letters.purge(_queue(queue).profile.dead_queue)
 
 
 def _size(message: Outgoing) -> int:

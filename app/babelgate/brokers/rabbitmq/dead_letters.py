@@ -12,7 +12,6 @@ from functools import partial
 from aiormq.exceptions import ChannelNotFoundEntity
 from msgspec import Struct
 
-from babelgate import envelope
 from babelgate.brokers.binding import DeadRecord
 from babelgate.brokers.bounded import answering
 from babelgate.brokers.cursor import decode, encode
@@ -31,7 +30,7 @@ _LINGER_SECONDS = 1.0
 """How long read messages stay taken for the next page; other consumers do not see them meanwhile."""
 
 _MAX_SEARCHED = 10_000
-"""Messages searched for records, or for old ones, in one call."""
+"""Messages searched for records in one call."""
 
 _SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
 """Pauses between searches: another reader may have taken a record for a moment."""
@@ -273,20 +272,14 @@ class DeadLetterQueues:
                 break
         return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
 
-    async def purge(self, profile: Profile, before_ms: int | None) -> int:
-        """Remove all messages that are not taken, or those at the head that are older than ``before_ms``."""
-        queue = profile.dead_queue
+    async def purge(self, queue: str) -> int:
+        """Remove all messages that no other consumer has taken."""
         async with self._opened(queue, writes=True) as dead_queue:
             browser = await self._browse(dead_queue, queue)
             if browser is None:
                 return 0
             await browser.put_back()
-            try:
-                if before_ms is None:
-                    return await purged(await self._isolated.channel(), queue)
-                return await self._purge_old(browser, profile, before_ms)
-            finally:
-                await browser.put_back()
+            return await purged(await self._isolated.channel(), queue)
 
     def close(self) -> None:
         """Cancel the timers; closing the connection requeues all taken messages."""
@@ -294,23 +287,6 @@ class DeadLetterQueues:
             if dead_queue.timer is not None:
                 dead_queue.timer.cancel()
         self._dead_queues.clear()
-
-    async def _purge_old(self, browser: QueueBrowser, profile: Profile, before_ms: int) -> int:
-        old: list[int] = []
-        for start in range(0, _MAX_SEARCHED, _PAGE):
-            await browser.grow(start + _PAGE)
-            page = browser.page(start, _PAGE)
-            for found in page:
-                died = await turns.run(_died_at, profile, found, size=_size(found))
-                if died is not None and died >= before_ms:
-                    page = []
-                    break
-                if died is not None:
-                    old.append(found.arrived.tag)
-            if not page or browser.at_end:
-                break
-        await browser.remove(old)
-        return len(old)
 
     @asynccontextmanager
     async def _opened(self, queue: str, *, writes: bool = False) -> AsyncIterator[_DeadLetterQueue]:
@@ -367,10 +343,6 @@ class DeadLetterQueues:
 
 def _size(found: TakenLetter) -> int:
     return len(found.arrived.message.body)
-
-
-def _died_at(profile: Profile, found: TakenLetter) -> int | None:
-    return envelope.describe_dead(profile.read_dead(found.arrived.message).body).failed_at
 
 
 def _record(profile: Profile, found: TakenLetter) -> DeadRecord:

@@ -328,6 +328,6 @@ class RedisBinding:
         """By value, the first copy of each."""
         return await dead_letters.remove_dead(self.server, _queue(queue), records, cursor)
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """All, or batches from the head as long as they are older."""
-        return await dead_letters.purge_dead(self.server, _queue(queue), before_ms)
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """All at once."""
+        return await dead_letters.purge_dead(self.server, _queue(queue))

@@ -69,14 +69,10 @@ async def remove_dead(
     return removed, cursors.encode(max(0, cursors.decode(cursor) - sum(removed)))
 
 
-async def purge_dead(server: Server, queue: RedisQueue, before_ms: int | None) -> int:
-    """All at once, or the older ones batch by batch."""
-    before, total = "" if before_ms is None else str(before_ms), 0
-    while True:
-        removed: int = await server.run("dead_purge", queue.key, queue.layout.name, before)
-        total += removed
-        if before_ms is None or not removed:
-            return total
+async def purge_dead(server: Server, queue: RedisQueue) -> int:
+    """All at once."""
+    removed: int = await server.run("dead_purge", queue.key, queue.layout.name)
+    return removed
 
 
 def _age(queue: RedisQueue, head: bytes, clock: Clock) -> float | None:

@@ -307,12 +307,9 @@ class ServiceBusBinding:
         """By sequence number, so the cursor stays as it is."""
         return await self._dead_letters.remove(records), cursor
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+    async def purge_dead(self, queue: NativeQueue) -> int:
         """In both places."""
-        target = _queue(queue)
-        if before_ms is not None:
-            return await self._dead_letters.purge_old(target, before_ms)
-        return sum([await self._dead_letters.purge(entity) for entity in target.dead_queues])
+        return sum([await self._dead_letters.purge(entity) for entity in _queue(queue).dead_queues])
 
     def _fields(self, queue: ServiceBusQueue, message: Outgoing) -> Fields:
         return fields_of(queue, message, self._clock())

@@ -112,18 +112,6 @@ class ServiceBusDeadLetters:
             count += found
         return count
 
-    async def purge_old(self, queue: ServiceBusQueue, before_ms: int) -> int:
-        """Remove the records that were dead-lettered before ``before_ms`` (Unix ms)."""
-        count = 0
-        cursor: str | None = None
-        while True:
-            page, cursor = await self.read(queue, cursor, MAX_PEEKED)
-            died = await turns.mapped(lambda each: envelope.describe_dead(each.body).failed_at, page, _record_size)
-            old = [each for each, at in zip(page, died, strict=True) if at is not None and at < before_ms]
-            count += sum(await self.remove(old))
-            if cursor is None:
-                return count
-
     async def _remove(self, entity: str, wanted: Any) -> list[int]:
         """Lock the next messages until all ``wanted`` sequence numbers are found, remove those, give back the rest."""
         left = set(wanted)
@@ -210,10 +198,6 @@ def _position(cursor: str | None, places: int) -> tuple[int, int]:
 
 def _cursor(place: int, sequence: int) -> str:
     return "qn"[place] + cursors.encode(sequence)
-
-
-def _record_size(record: DeadRecord) -> int:
-    return len(record.body)
 
 
 def _size(found: AmqpMessage) -> int:

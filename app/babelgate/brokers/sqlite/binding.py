@@ -218,8 +218,8 @@ class SqliteBinding:
         cut = parts(record.key for record in records)
         return await self._all([RemoveDeadJob(queue.name, ids) for ids in cut]), cursor
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        return await self._purged(lambda last_id: PurgeDeadJob(queue.name, before_ms=before_ms, last_id=last_id))
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        return await self._purged(lambda last_id: PurgeDeadJob(queue.name, last_id=last_id))
 
     async def queues(self) -> Sequence[str]:
         return [name for (name,) in await self._started()[1].rows("list_queues")]

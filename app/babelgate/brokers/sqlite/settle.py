@@ -181,9 +181,8 @@ class PurgeJob(SweepJob):
 
 @dataclass(slots=True, eq=False)
 class PurgeDeadJob(SweepJob):
-    """Remove up to _PURGED_AT_ONCE dead letters older than ``before_ms``; results as of :class:`PurgeJob`."""
+    """Remove up to _PURGED_AT_ONCE dead letters that existed at the first call; results as of :class:`PurgeJob`."""
 
-    before_ms: int | None = None
     last_id: int | None = None
     rank = 2
 
@@ -191,8 +190,7 @@ class PurgeDeadJob(SweepJob):
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
         for job in jobs:
             last_id = tx.value("last_dead") if job.last_id is None else job.last_id
-            before = sys.maxsize if job.before_ms is None else job.before_ms
-            found = tx.run("purgeable_dead", tx.queue_id(job.queue), last_id, before, _PURGED_AT_ONCE)
+            found = tx.run("purgeable_dead", tx.queue_id(job.queue), last_id, _PURGED_AT_ONCE)
             ids = [id for (id,) in found]
             tx.run("remove_dead", array(ids))
             job.results = [len(ids), last_id if len(ids) == _PURGED_AT_ONCE else None]

@@ -201,7 +201,7 @@ SELECT id FROM dead WHERE id IN (SELECT value FROM json_each(?)) AND queue_id = 
 DELETE FROM dead WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: purgeable_dead
-SELECT id FROM dead WHERE queue_id = ? AND id <= ? AND dead_at < ? ORDER BY id LIMIT ?
+SELECT id FROM dead WHERE queue_id = ? AND id <= ? ORDER BY id LIMIT ?
 
 -- name: last_dead
 SELECT ifnull(max(id), 0) FROM dead

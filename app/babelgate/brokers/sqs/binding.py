@@ -229,11 +229,9 @@ class SqsBinding:
         """Remove each record once, also when it was shown again in between."""
         return await self._dead_letters.remove(_queue(queue).dead, records, cursor)
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """``PurgeQueue``, or a removal of those that are older than ``before_ms``."""
+    async def purge_dead(self, queue: NativeQueue) -> int:
+        """``PurgeQueue``."""
         dead = _queue(queue).dead
-        if before_ms is not None:
-            return await self._dead_letters.purge_old(dead, before_ms)
         await self._dead_letters.show_all(dead)
         return await self._purge(dead)
 

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from babelgate import envelope
 from babelgate.brokers.batching import batches, send_batches
 from babelgate.brokers.binding import DeadRecord, Outcome
 from babelgate.brokers.cursor import decode, encode
@@ -28,7 +27,7 @@ _OTHERS_SECONDS = 2.0
 """How long the end of a queue waits for messages that another reader has hidden, and then removes or shows again."""
 
 _MAX_SEARCHED = 10_000
-"""Messages searched for records, or for old ones, in one call."""
+"""Messages searched for records in one call."""
 
 _PAGE = 100
 
@@ -102,23 +101,6 @@ class SqsDeadLetters:
                 if at_end:
                     await self._show(url, state)
         return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
-
-    async def purge_old(self, queue: SqsQueue, before_ms: int) -> int:
-        """Remove the records that were dead-lettered before ``before_ms`` (Unix ms), of at most 10,000."""
-        async with self._opened(queue, writes=True) as state:
-            url = await self._client.existing_url(queue)
-            if url is None:
-                return 0
-            await self._grow(url, state, _MAX_SEARCHED)
-            letters = list(state.hidden.values())
-            died = await turns.mapped(lambda each: envelope.describe_dead(each.body).failed_at, letters, _size)
-            old = [each for each, at in zip(letters, died, strict=True) if at is not None and at < before_ms]
-            outcomes = await self._delete(url, old)
-            for each, outcome in zip(old, outcomes, strict=True):
-                if outcome is None:
-                    del state.hidden[each.message_id]
-            await self._show(url, state)
-            return outcomes.count(None)
 
     async def show_all(self, queue: SqsQueue) -> int:
         """Make hidden messages visible again before the queue is purged; their number."""
@@ -243,7 +225,3 @@ class SqsDeadLetters:
         # Where it fails, the messages are visible again when their time is over.
         with contextlib.suppress(BabelgateError):
             await self.show_all(queue)
-
-
-def _size(letter: Read) -> int:
-    return len(letter.body)

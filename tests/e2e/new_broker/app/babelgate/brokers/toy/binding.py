@@ -62,11 +62,11 @@ class ToyMessage:
 
 @dataclass
 class ToyQueue:
-    """A queue: its messages, the handles that were acked, and its dead letters with their times."""
+    """A queue: its messages, the handles that were acked, and its dead letters."""
 
     messages: list[ToyMessage] = field(default_factory=list)
     acked: set[str] = field(default_factory=set)
-    dead: list[tuple[int, DeadRecord]] = field(default_factory=list)
+    dead: list[DeadRecord] = field(default_factory=list)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def expire(self, now: int) -> None:
@@ -204,37 +204,35 @@ class ToyBinding:
 
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         outcomes: list[Outcome] = []
-        async with self._changed(queue) as (found, now):
+        async with self._changed(queue) as (found, _):
             for letter in letters:
                 message = found.leased(letter.handle)
                 outcomes.append(None if message else LeaseLost())
                 if message:
                     found.messages.remove(message)
                     record = dead_letter_record(message.body, letter.block)
-                    found.dead.append((now, DeadRecord(next(found.numbers), record, message.headers)))
+                    found.dead.append(DeadRecord(next(found.numbers), record, message.headers))
         return outcomes
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
         async with self._changed(queue) as (found, _):
-            rest = [record for _, record in found.dead if record.key > int(cursor or 0)]
+            rest = [record for record in found.dead if record.key > int(cursor or 0)]
         return rest[:limit], str(rest[limit - 1].key) if len(rest) > limit else None
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
         async with self._changed(queue) as (found, _):
-            present = {record.key for _, record in found.dead}
+            present = {record.key for record in found.dead}
             removed = {record.key for record in records}
-            found.dead = [(at, record) for at, record in found.dead if record.key not in removed]
+            found.dead = [record for record in found.dead if record.key not in removed]
         return [record.key in present for record in records], cursor
 
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+    async def purge_dead(self, queue: NativeQueue) -> int:
         async with self._changed(queue) as (found, _):
-            kept = [] if before_ms is None else [(at, record) for at, record in found.dead if at >= before_ms]
-            removed = len(found.dead) - len(kept)
-            found.dead = kept
+            removed, found.dead = len(found.dead), []
         return removed
 
     @contextlib.asynccontextmanager
