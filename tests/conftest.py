@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import signal
 import uuid
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from babelgate.brokers import registry
-from tests.harness import conformance, groups, repeated
+from tests.harness import ci, conformance, groups, limits, repeated
 from tests.harness.sharing import SharedServers
 
 _SHARED = pytest.StashKey[SharedServers]()
@@ -69,6 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if repeated.row_of(item.nodeid) is not None:
             # Before -m chooses.
             item.add_marker(pytest.mark.repeated)
+        if item.get_closest_marker("timeout") is None and (seconds := limits.limit_of(item.nodeid)) is not None:
+            item.add_marker(pytest.mark.timeout(seconds))
     if config.option.only is not None:
         takes = groups.selection(config.option.only).takes
         config.hook.pytest_deselected(items=[item for item in items if not takes(item)])
@@ -161,6 +164,13 @@ def pytest_testnodedown(node: WorkerController) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = itertools.chain.from_iterable(
+        terminalreporter.getreports(each) for each in ("skipped", "failed", "error")
+    )
+    if lines := ci.untested(reports):
+        terminalreporter.section("brokers that are not here")
+        for line in lines:
+            terminalreporter.write_line(line)
     if conformance.outcomes:
         terminalreporter.section("official conformance suite")
         for line in conformance.table():

@@ -13,7 +13,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from babelgate.brokers import registry
-from tests.harness import sharing
+from tests.harness import ci, sharing
 from tests.harness.broker import Broker, Variant
 
 KINDS = tuple(dict.fromkeys(driver.kind for driver in registry.SCHEMES.values()))
@@ -73,10 +73,11 @@ class Servers:
         return variant.on(directory if variant.broker.embedded else self.server(variant.broker))
 
     def _own(self, broker: type[Broker]) -> Any:
-        if broker.serve not in self._running:
-            serving = broker.serve(self._directory(broker.kind), durable=True)
-            self._running[broker.serve] = self._stack.enter_context(serving)
-        self._running[broker.serve].ensure()
+        with ci.starting(broker.kind):
+            if broker.serve not in self._running:
+                serving = broker.serve(self._directory(broker.kind), durable=True)
+                self._running[broker.serve] = self._stack.enter_context(serving)
+            self._running[broker.serve].ensure()
         return self._running[broker.serve]
 
     def _find_shared(self, broker: type[Broker]) -> sharing.Lent | None:

@@ -137,6 +137,8 @@ class JavaServer(ServerProcess):
 
     def start(self) -> None:
         if self._process is None:
+            # Without Java there is nothing to fetch either.
+            java()
             log = self.directory / "server.log"
             with log.open("ab") as output:
                 self._process = subprocess.Popen(

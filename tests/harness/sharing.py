@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.harness.broker import Broker
+from tests.harness.ci import starting
 
 KINDS = ("servicebus", "sqs", "artemis", "rabbitmq", "kafka", "pulsar")
 """The brokers with a server that all workers share: those that start fast come first. Redis starts in an instant and is
@@ -106,7 +108,8 @@ class SharedServers:
                 home.mkdir()
                 found: Any
                 try:
-                    found = stack.enter_context(broker.serve(home, durable=True))
+                    with starting(broker.kind):
+                        found = stack.enter_context(broker.serve(home, durable=True))
                 except BaseException as error:
                     # A server that is not installed skips or fails the tests that need it.
                     found = _Absent(type(error).__name__, str(error))
@@ -144,7 +147,7 @@ class _Absent:
 
 _REASONS: Mapping[str, Callable[[str], BaseException]] = {
     "Skipped": pytest.skip.Exception,
-    "Failed": pytest.fail.Exception,
+    "Failed": partial(pytest.fail.Exception, pytrace=False),
 }
 """What a test is told by the name of what was raised, which cannot be given to another process."""
 
