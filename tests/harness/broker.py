@@ -106,6 +106,11 @@ class Broker(ABC):
         """Whether a lease ends with the connection of its process, or with that of the broker."""
         return self.capabilities.lease_bound_to == "connection"
 
+    @property
+    def shares_deadlines(self) -> bool:
+        """Whether its processes compare the deadlines of leases by the wall clock of their machine."""
+        return self.embedded and self.capabilities.lease_bound_to is None
+
     def tells(self, stats: QueueStats, **counts: int) -> bool:
         """Whether ``stats`` says so, and nothing of what the broker cannot report."""
         for kind, count in self.capabilities.counted_as.items():

@@ -268,7 +268,7 @@ class TestDeadLetters:
         await world.broker.inject(world.queue, b"poison")
         await process.publish({"n": 1})
         assert [data(message) for message in await waiting] == [{"n": 1}]
-        assert len(await process.dead()) == 1
+        await is_dead(process)
 
     async def test_a_second_death_replaces_the_first_block(self, world: World) -> None:
         process = await world.process()

@@ -1,10 +1,9 @@
-"""The toy broker: a file."""
+"""The toy broker: a directory."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import pickle
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.harness.broker import EmbeddedBroker, Variant
 
 
 class ToyBroker(EmbeddedBroker):
-    """The file ``toys``."""
+    """The directory ``toys``."""
 
     kind = "toy"
     sample = "toy:///sample"
@@ -27,29 +26,32 @@ class ToyBroker(EmbeddedBroker):
 
     @contextlib.asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
-        """Another program holds the lock."""
-        with (self.directory / "toys.lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        """A file stands where the directory was."""
+        toys, away = self.directory / "toys", self.directory / "away"
+        toys.rename(away)
+        toys.touch()
+        yield
+        toys.unlink()
+        away.rename(toys)
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         binding: Binding = self.connect()
         await binding.publish(binding.native_queue(queue, {}), [Outgoing(body) for body in bodies])
 
     async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
-        """From the pickled file."""
-        path = self.directory / "toys"
-        messages = pickle.loads(path.read_bytes())[queue].messages if path.exists() else []
+        """From the files."""
+        files = sorted((self.directory / "toys" / queue).glob("*.message"))
+        messages = [each.read_bytes().partition(b"\n") for each in files]
         given = {"delay_seconds": 3600.5} if delayed else {}
         return [
             NativeWrite(
                 "publish",
                 {"queue": queue},
                 given,
-                {name: NativeHeader("text", value) for name, value in message.headers.items()},
-                message.body,
+                {name: NativeHeader("text", value) for name, value in json.loads(headers).items()},
+                body,
             )
-            for message in messages
+            for headers, _, body in messages
         ]
 
     async def dead(self, queue: str) -> Sequence[bytes]:

@@ -1,1 +1,1 @@
-"""A toy broker: all queues in one file. Only the registry and tests import this package."""
+"""A toy broker: a directory for each queue. Only the registry and tests import this package."""

@@ -1,109 +1,63 @@
-"""Carries messages in one pickled file, which every call reads and writes as a whole under a lock."""
+"""Keeps each message in a file. A process holds a message by the lock of its file, which ends with the process."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import itertools
-import os
-import pickle
+import json
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from typing import Any, BinaryIO
+from urllib.parse import quote, unquote, urlsplit
 
-from babelgate.brokers.binding import (
-    DeadLetterRequest,
-    DeadRecord,
-    Delivery,
-    NativeQueue,
-    Outcome,
-    Outgoing,
-    QueueStats,
-)
-from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
+from babelgate.brokers import cursor as cursors
+from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.clock import Clock
-from babelgate.envelope import dead_letter_record
-from babelgate.errors import BabelgateError, BrokerUnavailable, LeaseLost
+from babelgate.errors import BrokerUnavailable, LeaseLost
 
 CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=None,
     max_retry_delay_seconds=None,
     max_lease_seconds=86_400,
-    ack_scope="anywhere",
+    ack_scope="owner",
+    lease_bound_to="connection",
     ordering="fifo",
-    native_release=True,
-    delivery_count="added",
+    native_release=False,
+    native_dead_letter=False,
+    delivery_count="none",
     max_body_bytes=None,
     max_batch=100,
     headers=True,
-    reports=REPORTS - {"oldest_age_seconds", "queues"},
+    counted_as={"in_flight": "depth"},
+    reports=frozenset({"delayed", "expiries"}),
 )
 
 
-@dataclass
-class ToyMessage:
-    """A message, ready from ``due`` on. ``lease_ends`` is 0 while it is not leased; both in Unix milliseconds."""
-
-    number: int
-    body: bytes
-    headers: Mapping[str, str]
-    due: int
-    lease_ends: int = 0
-    handle: str = ""
-    failures: int = 0
-    expired: bool = False
-
-
-@dataclass
-class ToyQueue:
-    """A queue: its messages, the handles that were acked, and its dead letters."""
-
-    messages: list[ToyMessage] = field(default_factory=list)
-    acked: set[str] = field(default_factory=set)
-    dead: list[DeadRecord] = field(default_factory=list)
-    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-
-    def expire(self, now: int) -> None:
-        """End the leases that are over."""
-        for message in self.messages:
-            if message.lease_ends and message.lease_ends <= now:
-                message.lease_ends, message.handle, message.expired = 0, "", True
-                message.failures += 1
-
-    def leased(self, handle: str) -> ToyMessage | None:
-        return next((message for message in self.messages if message.lease_ends and message.handle == handle), None)
-
-    def ready(self, now: int) -> list[ToyMessage]:
-        found = [message for message in self.messages if not message.lease_ends and message.due <= now]
-        return sorted(found, key=lambda message: (message.due, message.number))
-
-
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> ToyBinding:
-    """The binding for ``toy:///path``; no I/O. Raises ConfigError."""
+    """The binding for ``toy:///directory``; no I/O. Raises ConfigError."""
     timeout_seconds, others = timeout_of(options)
     OptionMap(others).finish()
     return ToyBinding(name, Path(unquote(urlsplit(url).path)), timeout_seconds, clock)
 
 
 class ToyBinding:
-    """Binding, DeadLetters, DeadStore and Purges. The lock is a file beside the data, with the suffix ``.lock``."""
+    """A ConnectionBroker, with PublishesDeadLetters, DeadStore and Purges. A file's name has the end of the delay, in
+    Unix ms, and a number."""
 
-    def __init__(self, name: str, path: Path, timeout_seconds: float, clock: Clock) -> None:
-        self.name = name
-        self.timeout_seconds = timeout_seconds
-        self._path = path
-        self._lock = path.with_suffix(".lock")
-        self._clock = clock
+    def __init__(self, name: str, root: Path, timeout_seconds: float, clock: Clock) -> None:
+        self.name, self.timeout_seconds, self._root, self._clock = name, timeout_seconds, root, clock
+        self._numbers = itertools.count(time.time_ns() // 1000)
+        self._held: dict[str, tuple[Path, BinaryIO]] = {}
+        self._acked: set[str] = set()
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         OptionMap(options).finish()
-        return NativeQueue(name)
+        return NativeQueue(name, dead_letters=f"{name}.dlq")
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         return CAPABILITIES
@@ -112,155 +66,132 @@ class ToyBinding:
         await self.ping()
 
     async def close(self) -> None:
-        """Every call closes what it opened."""
+        self._release(list(self._held))
 
     async def ping(self) -> None:
-        async with self._locked(min(2.0, self.timeout_seconds)):
-            pass
+        self._files("")
 
     async def warnings(self) -> Sequence[str]:
         return ["this broker is a toy"]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        async with self._changed(queue) as (found, now):
-            for each in messages:
-                due = now + round(each.delay_seconds * 1000)
-                found.messages.append(ToyMessage(next(found.numbers), each.body, dict(each.headers), due))
-        return [None] * len(messages)
+        return [self._write(queue.name, each) for each in messages]
+
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        return [self._write(f"{queue.name}.dlq", each) for each in records]
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        ends = time.monotonic() + wait_seconds
+        ends = time.monotonic() + min(wait_seconds, self.timeout_seconds)
         while True:
-            within = min(self.timeout_seconds, max(ends - time.monotonic(), 0) + 0.9)
-            async with self._changed(queue, within) as (found, now):
-                taken = found.ready(now)[:limit]
-                for message in taken:
-                    message.lease_ends = now + round(lease_seconds * 1000)
-                    message.handle = f"{message.number}-{os.urandom(8).hex()}"
-                deliveries = [
-                    Delivery(
-                        each.body,
-                        each.handle,
-                        each.lease_ends,
-                        each.headers,
-                        each.failures,
-                        redelivered=each.failures > 0,
-                        expired=each.expired,
-                    )
-                    for each in taken
-                ]
-            if deliveries or time.monotonic() >= ends:
-                return deliveries
+            taken = map(self._hold, self._files(queue.name, due_by=self._clock()))
+            if found := list(itertools.islice(filter(None, taken), limit)):
+                return found
+            if time.monotonic() >= ends:
+                return []
             await asyncio.sleep(0.02)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        async with self._changed(queue) as (found, _):
-            for handle in handles:
-                if message := found.leased(handle):
-                    found.messages.remove(message)
-                    found.acked.add(handle)
-            return [None if handle in found.acked else LeaseLost() for handle in handles]
+        with self._usable():
+            for handle in self._held.keys() & set(handles):
+                self._held[handle][0].unlink()
+                self._acked.add(handle)
+                self._release([handle])
+        return [None if handle in self._acked else LeaseLost() for handle in handles]
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        outcomes: list[Outcome] = []
-        async with self._changed(queue) as (found, now):
-            for handle in handles:
-                message = found.leased(handle)
-                outcomes.append(None if message else LeaseLost())
-                if message:
-                    message.lease_ends, message.expired = 0, False
-                    message.failures += failed
-                    if failed or delay_seconds:
-                        message.due = now + round(delay_seconds * 1000)
-        return outcomes
+        return self._release(handles)
 
-    async def extend(
-        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
-    ) -> Sequence[int | BabelgateError]:
-        async with self._changed(queue) as (found, now):
-            ends = now + round(lease_seconds * 1000)
-            leased = [found.leased(handle) for handle in handles]
-            for message in leased:
-                if message:
-                    message.lease_ends = ends
-        return [ends if message else LeaseLost() for message in leased]
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        return [handle in self._held for handle in handles]
+
+    async def prove(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        return [None if handle in self._held else LeaseLost() for handle in handles]
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
-        async with self._changed(queue) as (found, now):
-            in_flight = sum(message.lease_ends > 0 for message in found.messages)
-            ready = len(found.ready(now))
-            return QueueStats(ready, in_flight, len(found.messages) - ready - in_flight, len(found.dead))
+        ready, every = (len(self._files(queue.name, due_by=due)) for due in (self._clock(), None))
+        return QueueStats(depth=ready, delayed=every - ready, dead=len(self._files(f"{queue.name}.dlq")))
 
     async def purge(self, queue: NativeQueue) -> int:
-        async with self._changed(queue) as (found, _):
-            kept = [message for message in found.messages if message.lease_ends]
-            removed = len(found.messages) - len(kept)
-            found.messages = kept
-        return removed
-
-    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        outcomes: list[Outcome] = []
-        async with self._changed(queue) as (found, _):
-            for letter in letters:
-                message = found.leased(letter.handle)
-                outcomes.append(None if message else LeaseLost())
-                if message:
-                    found.messages.remove(message)
-                    record = dead_letter_record(message.body, letter.block)
-                    found.dead.append(DeadRecord(next(found.numbers), record, message.headers))
-        return outcomes
+        taken = [each.handle for each in map(self._hold, self._files(queue.name)) if each]
+        await self.ack(queue, taken)
+        return len(taken)
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
-        async with self._changed(queue) as (found, _):
-            rest = [record for record in found.dead if record.key > int(cursor or 0)]
-        return rest[:limit], str(rest[limit - 1].key) if len(rest) > limit else None
+        files = [each for each in self._files(f"{queue.name}.dlq") if _number(each) > cursors.decode(cursor)]
+        records = [DeadRecord(each, *_read(each.read_bytes())) for each in files[:limit]]
+        return records, cursors.encode(_number(files[limit - 1])) if len(files) > limit else None
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
-        async with self._changed(queue) as (found, _):
-            present = {record.key for record in found.dead}
-            removed = {record.key for record in records}
-            found.dead = [record for record in found.dead if record.key not in removed]
+        present = set(self._files(f"{queue.name}.dlq"))
+        for record in records:
+            record.key.unlink(missing_ok=True)
         return [record.key in present for record in records], cursor
 
     async def purge_dead(self, queue: NativeQueue) -> int:
-        async with self._changed(queue) as (found, _):
-            removed, found.dead = len(found.dead), []
-        return removed
+        letters = [DeadRecord(each, b"") for each in self._files(f"{queue.name}.dlq")]
+        removed, _ = await self.remove_dead(queue, letters, None)
+        return sum(removed)
 
-    @contextlib.asynccontextmanager
-    async def _changed(self, queue: NativeQueue, within: float | None = None) -> AsyncIterator[tuple[ToyQueue, int]]:
-        """The queue without expired leases, and the time; what the block changes is written."""
-        async with self._locked(self.timeout_seconds if within is None else within):
-            content = self._path.read_bytes() if self._path.exists() else b""
-            queues: defaultdict[str, ToyQueue] = pickle.loads(content) if content else defaultdict(ToyQueue)
-            now = self._clock()
-            queues[queue.name].expire(now)
-            yield queues[queue.name], now
-            changed = pickle.dumps(queues)
-            if changed != content:
-                written = self._path.with_suffix(".new")
-                written.write_bytes(changed)
-                written.replace(self._path)
+    def _files(self, name: str, due_by: int | None = None) -> list[Path]:
+        """The files of a queue, oldest first; of those ready at ``due_by``, Unix ms."""
+        with self._usable():
+            folder = self._root / quote(name, safe="")
+            folder.mkdir(parents=True, exist_ok=True)
+            files = sorted(each for each in folder.iterdir() if each.suffix == ".message")
+        return [each for each in files if due_by is None or int(each.name[:15]) <= due_by]
 
-    @contextlib.asynccontextmanager
-    async def _locked(self, within: float) -> AsyncIterator[None]:
-        """Hold the lock. Raises BrokerUnavailable after ``within`` seconds."""
-        ends = time.monotonic() + within
-        with self._lock.open("ab") as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > ends:
-                        raise BrokerUnavailable(self.name, "the file is locked") from None
-                await asyncio.sleep(0.002)
+    def _write(self, name: str, message: Outgoing) -> Outcome:
+        self._files(name)
+        due = self._clock() + round(message.delay_seconds * 1000) if message.delay_seconds else 0
+        path = self._root / quote(name, safe="") / f"{due:015d}-{next(self._numbers):018d}.message"
+        with self._usable():
+            new = path.with_suffix(".new")
+            new.write_bytes(json.dumps(dict(message.headers)).encode() + b"\n" + message.body)
+            new.rename(path)
+        return None
+
+    def _hold(self, path: Path) -> Delivery | None:
+        """Lock the file; None if it is locked, or gone."""
+        with self._usable(), ExitStack() as opened:
+            try:
+                file = opened.enter_context(path.open("rb"))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.stat()
+            except (BlockingIOError, FileNotFoundError):
+                return None
+            body, headers = _read(file.read())
+            opened.pop_all()
+        handle = str(next(self._numbers))
+        self._held[handle] = path, file
+        return Delivery(body, handle, 0, headers)
+
+    def _release(self, handles: Sequence[str]) -> list[Outcome]:
+        held = [self._held.pop(handle, None) for handle in handles]
+        for each in filter(None, held):
+            each[1].close()
+        return [None if each else LeaseLost() for each in held]
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
             yield
+        except OSError as error:
+            raise BrokerUnavailable(self.name, type(error).__name__) from error
+
+
+def _number(path: Path) -> int:
+    return int(path.stem[16:])
+
+
+def _read(content: bytes) -> tuple[bytes, Mapping[str, str]]:
+    """The body and the headers in a file."""
+    headers, _, body = content.partition(b"\n")
+    return body, json.loads(headers)
