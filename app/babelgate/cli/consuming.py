@@ -13,6 +13,7 @@ import click
 
 from babelgate.cli.connection import Number, as_json, connects
 from babelgate.cli.output import REFUSED, block, complain, fits, print_json, print_json_text, say
+from babelgate.runtime.cache import Recent
 from babelgate.terminal import printable
 
 if TYPE_CHECKING:
@@ -109,15 +110,13 @@ def tail(client: Client, queue: str, maximum: int | None, bare: bool, as_json: b
     left = sys.maxsize if maximum is None else maximum
     printer = _Printer(bare, as_json)
     look = _look(client, queue)
-    known: dict[bytes, None] = {}
+    known: Recent[bytes, None] = Recent(REMEMBERED)
     while True:
         for message in look(queue, MESSAGES_PER_CALL):
             key = blake2b(message.envelope, digest_size=16).digest()
             if key in known or not left:
                 continue
             known[key] = None
-            if len(known) > REMEMBERED:
-                del known[next(iter(known))]
             printer.show(message)
             left -= 1
         printer.flush()

@@ -25,6 +25,7 @@ from babelgate.cluster.wire import MAX_CALL_BYTES, SETTLE_PATH, Answer, decode_a
 from babelgate.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from babelgate.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 from babelgate.gateway.routing import Route
+from babelgate.runtime.cache import Recent
 
 _MAX_CALLS = 500
 _KEPT_BATCHERS = 1_000
@@ -51,7 +52,9 @@ class Peers:
         self._directory = directory
         self._client = PeerClient(signer, answer_seconds)
         self._addresses = Addresses(self._client, directory, addresses)
-        self._batchers: dict[tuple[str, str, bool], Batcher[bytes, Answer]] = {}
+        self._batchers: Recent[tuple[str, str, bool], Batcher[bytes, Answer]] = Recent(
+            _KEPT_BATCHERS, lambda each: each.busy
+        )
 
     async def settle(
         self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
@@ -79,23 +82,17 @@ class Peers:
         self._directory.close()
 
     def _batcher(self, owner: str, route: Route, only_acks: bool) -> Batcher[bytes, Answer]:
+        async def flush(entries: list[bytes]) -> Sequence[Answer]:
+            answers: list[Answer] = []
+            for body, count in bodies(entries):
+                try:
+                    answers += await self._call(owner, route.broker, body, count)
+                except BabelgateError as error:
+                    answers += failure_for_each(error, count)
+            return answers
+
         key = (owner, route.queue, only_acks)
-        batcher = self._batchers.get(key)
-        if batcher is None:
-            if len(self._batchers) >= _KEPT_BATCHERS:
-                self._batchers = {key: batcher for key, batcher in self._batchers.items() if batcher.busy}
-
-            async def flush(entries: list[bytes]) -> Sequence[Answer]:
-                answers: list[Answer] = []
-                for body, count in bodies(entries):
-                    try:
-                        answers += await self._call(owner, route.broker, body, count)
-                    except BabelgateError as error:
-                        answers += failure_for_each(error, count)
-                return answers
-
-            batcher = self._batchers[key] = Batcher(flush, _MAX_CALLS, _WAIT_SECONDS)
-        return batcher
+        return self._batchers.obtain(key, lambda: Batcher(flush, _MAX_CALLS, _WAIT_SECONDS))
 
     async def _call(self, owner: str, broker: str, body: bytes, count: int) -> Sequence[Answer]:
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
-from babelgate.runtime.cache import Cache
+from babelgate.runtime.cache import Cache, Recent
 
 KEPT = 2_000
 """Number of runtimes kept. Beyond it those not used for longest go, unless they are busy. A runtime is made within some
@@ -16,18 +15,13 @@ KEPT = 2_000
 _NAMES_BYTES = 4 * 1024 * 1024
 """Of the names of the queues whose runtimes went last: about 10,000."""
 
-_LOOKED_AT = 8
-"""Runtimes that one new queue looks at, when there are too many. So a new queue costs the same however many there are,
-and the number falls back to KEPT after a time in which more were busy."""
-
 
 class QueueRuntimes:
     """``make`` creates the runtime of a route. ``kept`` of them stay, and those that are busy."""
 
     def __init__(self, make: Callable[[Route], QueueRuntime], kept: int = KEPT) -> None:
         self._make = make
-        self._kept = kept
-        self._by_queue: OrderedDict[str, QueueRuntime] = OrderedDict()
+        self._by_queue: Recent[str, QueueRuntime] = Recent(kept, self._is_in_use, self._end)
         self.get = self._by_queue.get
         """The runtime of a queue, by its name; None if there is none. A use must set its ``used``."""
         self._names: Cache[str, None] = Cache(_NAMES_BYTES)
@@ -50,7 +44,6 @@ class QueueRuntimes:
             runtime = self._make(route)
             if self._stopped:
                 runtime.stop_receives()
-            self._evict()
             self._by_queue[route.queue] = runtime
             self._names.forget(route.queue)
         else:
@@ -63,16 +56,11 @@ class QueueRuntimes:
         for runtime in self:
             runtime.stop_receives()
 
-    def _evict(self) -> None:
-        """Make room for a runtime: drop some of those that were used least recently, if there are too many."""
-        for _ in range(_LOOKED_AT):
-            if len(self._by_queue) < self._kept:
-                return
-            queue, oldest = next(iter(self._by_queue.items()))
-            if oldest.used or oldest.busy:
-                oldest.used = False
-                self._by_queue.move_to_end(queue)
-            else:
-                del self._by_queue[queue]
-                oldest.stop_timers()
-                self._names.keep(queue, None)
+    def _is_in_use(self, runtime: QueueRuntime) -> bool:
+        """Whether it is busy, or was used since the last look."""
+        used, runtime.used = runtime.used, False
+        return used or runtime.busy
+
+    def _end(self, runtime: QueueRuntime) -> None:
+        runtime.stop_timers()
+        self._names.keep(runtime.route.queue, None)

@@ -1,4 +1,4 @@
-"""What a process remembers, bounded in bytes."""
+"""What a process remembers, bounded in bytes, and what it has in use, bounded in number."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Value = TypeVar("Value")
 Name = TypeVar("Name")
 
 _LOOKED_AT = 8
-"""Values that :func:`make_room` looks at: a new one costs the same however many there are, and their number falls back
-to the bound after a time in which more were busy."""
+"""Values of :class:`Recent` that a new one looks at: it costs the same however many there are, and their number falls
+back to the bound after a time in which more were busy."""
 
 PLAIN_BYTES = 256
 """``entry_bytes`` of a text or bytes with a number or nothing: the places in the table, and the head of the key."""
@@ -75,19 +75,42 @@ class Cache(Generic[Key, Value]):
         self.size = 0
 
 
-def make_room(
-    kept: OrderedDict[Name, Value], most: int, is_busy: Callable[[Value], object], end: Callable[[Value], None]
-) -> None:
-    """Before one more is added to ``kept``: take out the oldest that are not busy, so that there will be ``most``.
+class Recent(OrderedDict[Name, Value]):
+    """What is in use, by name: at most ``most``, and those that are busy.
 
-    ``end`` is called with each of them. One that is busy stays, as the newest, also beyond ``most``.
+    Before another name is added, the oldest of those that are not busy are taken out, and ``end`` is called with each.
+    One that is busy becomes the newest. A name that is set again keeps its age; see :meth:`obtain`.
     """
-    for _ in range(_LOOKED_AT):
-        if len(kept) < most:
-            return
-        name, oldest = next(iter(kept.items()))
-        if is_busy(oldest):
-            kept.move_to_end(name)
+
+    def __init__(
+        self,
+        most: int,
+        is_busy: Callable[[Value], object] = lambda _: False,
+        end: Callable[[Value], object] = lambda _: None,
+    ) -> None:
+        super().__init__()
+        self._most = most
+        self._is_busy = is_busy
+        self._end = end
+
+    def __setitem__(self, name: Name, value: Value) -> None:
+        if name not in self:
+            for _ in range(_LOOKED_AT):
+                if len(self) < self._most:
+                    break
+                other, oldest = next(iter(self.items()))
+                if self._is_busy(oldest):
+                    self.move_to_end(other)
+                else:
+                    del self[other]
+                    self._end(oldest)
+        super().__setitem__(name, value)
+
+    def obtain(self, name: Name, make: Callable[[], Value]) -> Value:
+        """The value of ``name``, which becomes the newest; made if there is none."""
+        found = self.get(name)
+        if found is None:
+            found = self[name] = make()
         else:
-            del kept[name]
-            end(oldest)
+            self.move_to_end(name)
+        return found

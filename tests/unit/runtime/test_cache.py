@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module
 
 import pytest
 
-from babelgate.runtime.cache import PLAIN_BYTES, Cache, make_room
+from babelgate.runtime.cache import PLAIN_BYTES, Cache, Recent
 from tests.harness.caches import CACHES, Remembered, bounds
 
 BOUNDS = bounds()
@@ -36,22 +35,36 @@ def test_a_longer_key_takes_the_room_of_others() -> None:
 
 
 def test_room_is_made_by_ending_the_oldest_that_are_not_busy() -> None:
-    kept = OrderedDict((name, name) for name in "abcdef")
     ended: list[str] = []
-    make_room(kept, 4, lambda each: each == "a", ended.append)
-    assert (ended, list(kept)) == (["b", "c", "d"], ["e", "f", "a"])
+    kept: Recent[str, str] = Recent(3, lambda each: each == "a", ended.append)
+    for name in "abcd":
+        kept[name] = name
+    assert (ended, list(kept)) == (["b"], ["c", "a", "d"])
+    assert kept.obtain("c", lambda: pytest.fail("it is made again")) == "c"
+    assert kept.obtain("e", lambda: "e") == "e"
+    assert (ended, list(kept)) == (["b", "d"], ["c", "a", "e"])
+
+
+def test_a_name_that_is_set_again_takes_the_room_of_none() -> None:
+    kept: Recent[str, int] = Recent(2)
+    for number, name in enumerate("abab"):
+        kept[name] = number
+    assert list(kept.items()) == [("a", 2), ("b", 3)]
 
 
 def test_busy_ones_stay_beyond_the_bound_and_few_of_them_are_looked_at() -> None:
-    kept = OrderedDict((number, number) for number in range(100))
     looked_at: list[int] = []
 
     def is_busy(number: int) -> bool:
         looked_at.append(number)
         return True
 
-    make_room(kept, 4, is_busy, lambda _: pytest.fail("a busy one was ended"))
-    assert (len(kept), len(looked_at)) == (100, 8)
+    kept: Recent[int, int] = Recent(4, is_busy, lambda _: pytest.fail("a busy one was ended"))
+    for number in range(100):
+        kept[number] = number
+    looked_at.clear()
+    kept[100] = 100
+    assert (len(kept), len(looked_at)) == (101, 8)
 
 
 def test_an_entry_that_is_too_large_is_not_kept_and_costs_no_other() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -19,7 +18,7 @@ from babelgate.brokers.errors import translating
 from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
-from babelgate.runtime.cache import make_room
+from babelgate.runtime.cache import Recent
 
 IDLE_SECONDS = 60.0
 """How long an unused link stays attached; longer than a reserve may last."""
@@ -58,9 +57,8 @@ class ArtemisClient:
         self._connection: ArtemisConnection | None = None
         self._attempts = SharedConnect(broker, self._connect, pause)
         self._replacing: BackgroundTasks[None] = BackgroundTasks()
-        self._max_queues = max_queues
-        self._senders: OrderedDict[str, SenderLink] = OrderedDict()
-        self._receivers: OrderedDict[str, list[ReceiverLink]] = OrderedDict()
+        self._senders: Recent[str, SenderLink] = Recent(max_queues, _is_busy, Link.close)
+        self._receivers: Recent[str, list[ReceiverLink]] = Recent(max_queues, _are_outstanding, _close_all)
         """The receivers of each queue that no caller uses."""
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -157,10 +155,7 @@ class ArtemisClient:
             receiver.abandon()
             raise
         receiver.used_at = asyncio.get_running_loop().time()
-        if queue not in self._receivers:
-            make_room(self._receivers, self._max_queues, _are_outstanding, _close_all)
-        self._receivers.setdefault(queue, []).append(receiver)
-        self._receivers.move_to_end(queue)
+        self._receivers.obtain(queue, list).append(receiver)
         self._sweep_later()
 
     @asynccontextmanager
@@ -192,7 +187,6 @@ class ArtemisClient:
             sender = self._senders.get(queue)
             if sender is None or sender.ended is not None:
                 self._senders.pop(queue, None)
-                make_room(self._senders, self._max_queues, _is_busy, Link.close)
                 sender = self._senders[queue] = connection.sender(queue)
                 self._sweep_later()
         sender.used_at = asyncio.get_running_loop().time()

@@ -22,6 +22,7 @@ from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerRejected
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
+from babelgate.runtime.cache import Recent
 
 _POLL_SECONDS = 0.2
 """The longest wait of the thread, and so the most that a record is late; but a record that arrives while its partition
@@ -86,7 +87,7 @@ class TierMember:
         """New partitions, which may still be paused from an earlier time here."""
         self._moved: dict[Position, int] = {}
         """The offset to commit of each partition: the first that was not moved."""
-        self._written: dict[Position, dict[int, Identity]] = {}
+        self._written: dict[Position, Recent[int, Identity]] = {}
         """The records that are written, by their offsets, until these are committed."""
         self._again: dict[Position, int] = {}
         """When a partition is tried again, a record of which could not be written."""
@@ -230,10 +231,8 @@ class TierMember:
         for (position, each), target, failure in zip(due, written, results, strict=True):
             if failure is None:
                 each.moved = True
-                known = self._written.setdefault(position, {})
+                known = self._written.setdefault(position, Recent(_MOST_KNOWN))
                 known[each.record.offset()] = identity(each.record)
-                if len(known) > _MOST_KNOWN:
-                    del known[next(iter(known))]
             elif position not in self._again:
                 self._again[position] = now + round(_AGAIN_SECONDS * 1000)
                 _throttled.warning(
@@ -276,9 +275,12 @@ class TierMember:
             _throttled.warning("the re-injector of retry tiers cannot commit", error=str(errors[0]))
 
     def _committed(self, position: Position) -> None:
-        end, known = self._moved.pop(position, 0), self._written.pop(position, {})
-        if left := {offset: each for offset, each in known.items() if offset >= end}:
-            self._written[position] = left
+        end = self._moved.pop(position, 0)
+        if known := self._written.get(position):
+            for offset in [each for each in known if each < end]:
+                del known[offset]
+            if not known:
+                del self._written[position]
 
     def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         self._assignment += partitions

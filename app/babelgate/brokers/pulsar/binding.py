@@ -29,6 +29,7 @@ from babelgate.brokers.pulsar.url import DEAD_SUFFIX, PulsarQueue, PulsarSetting
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerRejected
 from babelgate.runtime import turns
+from babelgate.runtime.cache import Recent
 
 _MAX_DELAY_SECONDS = 31_536_000
 """365 days, ours: Pulsar has no bound, unless a namespace sets one."""
@@ -78,7 +79,7 @@ class PulsarBinding:
         self._publishing = PulsarClient(name, settings, timeout_seconds)
         self._receiving = PulsarClient(name, settings, timeout_seconds)
         self._publisher = PulsarPublisher(self._publishing, clock)
-        self._queues: dict[str, ReceivingQueue] = {}
+        self._queues: Recent[str, ReceivingQueue] = Recent(_MAX_QUEUES, lambda each: not each.is_idle)
         self._admin = PulsarAdmin(self._receiving)
         self._browser = PulsarBrowser(self._receiving, self._consumers, clock)
 
@@ -119,7 +120,8 @@ class PulsarBinding:
 
     async def close(self) -> None:
         """End all consumers, which gives their messages back uncounted, and disconnect."""
-        queues, self._queues = list(self._queues.values()), {}
+        queues = list(self._queues.values())
+        self._queues.clear()
         ending = asyncio.gather(*(queue.close() for queue in queues))
         await finished(ending, _CLOSE_SECONDS)
         await self._publisher.close()
@@ -272,12 +274,7 @@ class PulsarBinding:
 
     def _queue(self, queue: NativeQueue) -> ReceivingQueue:
         target = _queue(queue)
-        consumers = self._queues.get(target.topic)
-        if consumers is None:
-            if len(self._queues) >= _MAX_QUEUES:
-                self._queues = {topic: each for topic, each in self._queues.items() if not each.is_idle}
-            consumers = self._queues[target.topic] = self._consumers(target)
-        return consumers
+        return self._queues.obtain(target.topic, lambda: self._consumers(target))
 
     def _consumers(self, queue: PulsarQueue) -> ReceivingQueue:
         return ReceivingQueue(self._receiving, queue, self._publisher.publish)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -19,7 +18,7 @@ from babelgate.brokers.pulsar.message import Encoded, encode, metadata_of, parti
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from babelgate.runtime import turns
-from babelgate.runtime.cache import Cache
+from babelgate.runtime.cache import Cache, Recent
 
 SUBSCRIPTION = "babelqueue"
 """The subscription of the SDKs of BabelQueue."""
@@ -138,8 +137,7 @@ class PulsarPublisher:
     def __init__(self, client: PulsarClient, clock: Clock, max_producers: int = _MAX_PRODUCERS) -> None:
         self._client = client
         self._clock = clock
-        self._max_producers = max_producers
-        self._producers: OrderedDict[str, TopicProducer] = OrderedDict()
+        self._producers: Recent[str, TopicProducer] = Recent(max_producers, end=TopicProducer.retire)
         self._opening: dict[str, SharedConnect[TopicProducer]] = {}
         self._turns: Cache[str, int] = Cache(_TURNS_BYTES)
 
@@ -229,8 +227,6 @@ class PulsarPublisher:
             del self._opening[topic]
         self._producers[topic] = producer
         self._producers.move_to_end(topic)
-        if len(self._producers) > self._max_producers:
-            self._producers.popitem(last=False)[1].retire()
         return producer
 
 

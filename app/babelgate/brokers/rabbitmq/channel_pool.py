@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from babelgate.brokers.rabbitmq.channel import Channel
 from babelgate.brokers.rabbitmq.errors import reason_of
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
-from babelgate.runtime.cache import make_room
+from babelgate.runtime.cache import Recent
 
 MAX_CHANNELS = 256
 """More queues in use than this share channels: a channel costs the broker a process and some 100 kB."""
@@ -117,8 +117,7 @@ class ChannelPool:
         self._broker = broker
         self._most = most
         self._idle_seconds = idle_seconds
-        self._max_queues = max_queues
-        self._by_queue: OrderedDict[str, ReceivingChannel] = OrderedDict()
+        self._by_queue: Recent[str, ReceivingChannel] = Recent(max_queues)
         self._by_generation: dict[str, ReceivingChannel] = {}
         self._opening: dict[tuple[str, bool], asyncio.Task[ReceivingChannel]] = {}
         self._closing: BackgroundTasks[None] = BackgroundTasks()
@@ -167,7 +166,7 @@ class ChannelPool:
         if task is None:
             if not alone and (shared := self._shared_channels()) and len(shared) + len(self._opening) >= self._bound():
                 receiving = self._least_shared(shared)
-                self._assign(queue, receiving)
+                self._by_queue[queue] = receiving
                 return receiving
             task = asyncio.get_running_loop().create_task(self._open(queue, alone))
             self._opening[key] = task
@@ -180,16 +179,12 @@ class ChannelPool:
             receiving = ReceivingChannel(await self._open_alone(queue), alone)
         else:
             receiving = ReceivingChannel(await self._open_channel(), alone)
-        self._assign(queue, receiving)
+        self._by_queue[queue] = receiving
         self._by_generation[receiving.channel.generation] = receiving
         receiving.channel.rpc.closing.add_done_callback(partial(self._ended, receiving))
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._close_idle)
         return receiving
-
-    def _assign(self, queue: str, receiving: ReceivingChannel) -> None:
-        make_room(self._by_queue, self._max_queues, lambda _: False, lambda _: None)
-        self._by_queue[queue] = receiving
 
     def _bound(self) -> int:
         return max(1, min(MAX_CHANNELS, self._most() - _KEPT_FREE))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 
@@ -21,7 +20,7 @@ from babelgate.brokers.rabbitmq.errors import reason_of
 from babelgate.brokers.rabbitmq.options import RabbitQueue
 from babelgate.errors import BabelgateError, BrokerUnavailable, UnsupportedByBroker
 from babelgate.runtime.background import BackgroundTasks
-from babelgate.runtime.cache import make_room
+from babelgate.runtime.cache import Recent
 
 UNSUPPORTED_SECONDS = 30.0
 """How long an unsupported queue is refused without asking the broker: another type may replace it."""
@@ -56,10 +55,10 @@ class QueueTrust:
         """``clock``: seconds."""
         self._broker = broker
         self._clock = clock
-        self._alone_until: OrderedDict[str, float] = OrderedDict()
+        self._alone_until: Recent[str, float] = Recent(_MAX_QUEUES)
         """By name: until when the queue is received alone. 0 after an answer; infinite until there is one, for a queue
         that had a receive on a shared connection when that ended."""
-        self._refused: OrderedDict[str, tuple[float, BabelgateError]] = OrderedDict()
+        self._refused: Recent[str, tuple[float, BabelgateError]] = Recent(_MAX_QUEUES)
 
     def shares(self, queue: RabbitQueue) -> bool:
         """Whether the shared connection receives ``queue``: the gateway declared it, or a receive was answered, and it
@@ -82,7 +81,7 @@ class QueueTrust:
     def answered(self, name: str) -> None:
         """Note that a receive of the queue was answered."""
         if not self.is_suspect(name) or self._alone_until[name] == math.inf:
-            self._set(name, 0)
+            self._alone_until[name] = 0
 
     def forget(self, name: str) -> None:
         """Forget an answer: the queue was found missing, and may be declared with another type."""
@@ -102,20 +101,14 @@ class QueueTrust:
         if _NAMES.format(name) not in text and _NAMES.partition("{}")[2] in text:
             # The broker names another queue.
             return
-        self._set(name, self._clock() + ALONE_SECONDS if alone else math.inf)
+        self._alone_until[name] = self._clock() + ALONE_SECONDS if alone else math.inf
         seconds = UNSUPPORTED_SECONDS
         if refusal is None and alone:
             reason = f"a receive of the queue {name} ends the connection: {reason_of(cause)}"
             refusal, seconds = BrokerUnavailable(broker=self._broker, reason=reason), FAILED_SECONDS
         if refusal is not None:
-            make_room(self._refused, _MAX_QUEUES, lambda _: False, lambda _: None)
             self._refused[name] = self._clock() + seconds, refusal
             raise refusal from error
-
-    def _set(self, name: str, alone_until: float) -> None:
-        if name not in self._alone_until:
-            make_room(self._alone_until, _MAX_QUEUES, lambda _: False, lambda _: None)
-        self._alone_until[name] = alone_until
 
 
 def unsupported(name: str, error: BaseException) -> UnsupportedByBroker | None:

@@ -30,6 +30,7 @@ from babelgate.errors import (
     StorageFull,
 )
 from babelgate.runtime.background import BackgroundTasks
+from babelgate.runtime.cache import Recent
 
 _MAX_LANES = 64
 """Most channels for publishing, one for each exchange; further exchanges share one."""
@@ -281,7 +282,7 @@ class NackErrors:
     def __init__(self, broker: str, management: ManagementClient | None = None) -> None:
         self._broker = broker
         self._management = management
-        self._answers: dict[str, tuple[float, asyncio.Task[QueueCounts | None]]] = {}
+        self._answers: Recent[str, tuple[float, asyncio.Task[QueueCounts | None]]] = Recent(_REMEMBERED_QUEUES)
 
     async def error(self, message: AddressedMessage, topology: Topology, mode: Declare) -> BrokerError:
         """The error of a refused ``message``; queries the management API, where it is configured, for at most 2 s.
@@ -306,8 +307,6 @@ class NackErrors:
         loop = asyncio.get_running_loop()
         until, query = self._answers.get(queue, (0.0, None))
         if query is None or until <= loop.time():
-            if len(self._answers) >= _REMEMBERED_QUEUES:
-                self._answers.clear()
             query = loop.create_task(self._management.counts(queue))
             self._answers[queue] = (loop.time() + _REMEMBERED_SECONDS, query)
         # Concurrent callers share the answer.

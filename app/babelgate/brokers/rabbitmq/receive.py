@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -22,7 +21,7 @@ from babelgate.brokers.rabbitmq.profile import DecodedMessage
 from babelgate.brokers.rabbitmq.topology import Declarer
 from babelgate.errors import BabelgateError, BrokerUnavailable
 from babelgate.runtime import turns
-from babelgate.runtime.cache import make_room
+from babelgate.runtime.cache import Recent
 
 MANY = 8
 """From this many messages on, a consumer costs the broker less work than gets."""
@@ -318,8 +317,7 @@ class QueueReceivers:
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
-        self._max_receivers = max_receivers
-        self._receivers: OrderedDict[str, QueueReceiver] = OrderedDict()
+        self._receivers: Recent[str, QueueReceiver] = Recent(max_receivers, lambda each: each.is_busy)
 
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`babelgate.brokers.binding.Binding.reserve`. Tries once more without the queue or a channel."""
@@ -354,12 +352,7 @@ class QueueReceivers:
         await self._declarer.ensure(queue.profile.topology, queue.declare)
         alone = not self._trust.shares(queue) and self._can_isolate(name)
         receiving = await self._channels.of_queue(name, alone)
-        receiver = self._receivers.get(name)
-        if receiver is None:
-            make_room(self._receivers, self._max_receivers, lambda each: each.is_busy, lambda _: None)
-            receiver = self._receivers[name] = QueueReceiver(name, self._spawn)
-        else:
-            self._receivers.move_to_end(name)
+        receiver = self._receivers.obtain(name, lambda: QueueReceiver(name, self._spawn))
         try:
             arrived = await receiver.take(receiving, limit, until)
         except Exception as error:

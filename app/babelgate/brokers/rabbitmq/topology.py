@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -15,7 +14,7 @@ from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from babelgate.errors import BrokerRejected, BrokerUnavailable
-from babelgate.runtime.cache import make_room
+from babelgate.runtime.cache import Recent
 
 Declare = Literal["active", "passive", "none"]
 """``active``: declare. ``passive``: check, and refuse a missing queue or exchange. ``none``: neither."""
@@ -50,9 +49,8 @@ class Declarer:
         self._connection = connection
         self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
-        self._ensured: dict[tuple[int, Mode], Topology] = {}
-        self._max_parts = max_parts
-        self._existing: OrderedDict[tuple[Mode, _Part], None] = OrderedDict()
+        self._ensured: Recent[tuple[int, Mode], Topology] = Recent(_REMEMBERED)
+        self._existing: Recent[tuple[Mode, _Part], None] = Recent(max_parts)
         self._running: dict[tuple[int, Mode], asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(_MAX_CONCURRENT)
 
@@ -104,8 +102,6 @@ class Declarer:
                 raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
         # After a reconnect nothing is remembered, and the next caller checks again.
         if generation == self._connection.generation:
-            if len(self._ensured) >= _REMEMBERED:
-                self._ensured.clear()
             self._ensured[id(topology), mode] = topology
 
     async def _ensure_parts(self, parts: Sequence[_Part], mode: Mode, generation: int) -> None:
@@ -115,7 +111,6 @@ class Declarer:
             for part in parts:
                 channel = await self._ensure_part(channel, part, mode)
                 if generation == self._connection.generation:
-                    make_room(self._existing, self._max_parts, lambda _: False, lambda _: None)
                     self._existing[mode, part] = None
         finally:
             await channel.close()

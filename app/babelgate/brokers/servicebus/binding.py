@@ -8,7 +8,6 @@ process completes and abandons by the token. https://learn.microsoft.com/azure/s
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -44,7 +43,7 @@ from babelgate.clock import Clock
 from babelgate.envelope.broker_properties import WRITABLE
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, UnsupportedByBroker
 from babelgate.runtime import turns
-from babelgate.runtime.cache import Cache, make_room
+from babelgate.runtime.cache import Cache, Recent
 
 _MAX_DELAY_SECONDS = 31_536_000
 """365 days, ours: Service Bus has no bound for a scheduled message."""
@@ -107,10 +106,9 @@ class ServiceBusBinding:
         self._clock = clock
         self._connections = ServiceBusConnections(name, settings, timeout_seconds)
         self._admin = ServiceBusAdmin(self._connections)
-        self._max_queues = max_queues
         self._unconfirmed: Cache[bytes, None] = Cache(_UNCONFIRMED_BYTES)
-        self._locks: OrderedDict[str, QueueLocks] = OrderedDict()
-        self._sessions: OrderedDict[str, QueueSessions] = OrderedDict()
+        self._locks: Recent[str, QueueLocks] = Recent(max_queues, lambda each: each.busy, QueueLocks.close)
+        self._sessions: Recent[str, QueueSessions] = Recent(max_queues, lambda each: each.busy, QueueSessions.close)
         self._receiver = ServiceBusReceiver(self._connections, self._locks_of)
         self._dead_letters = ServiceBusDeadLetters(self._connections, self._unconfirmed)
 
@@ -315,19 +313,10 @@ class ServiceBusBinding:
         return fields_of(queue, message, self._clock())
 
     def _locks_of(self, entity: str) -> QueueLocks:
-        locks = self._locks.get(entity)
-        if locks is None:
-            make_room(self._locks, self._max_queues, lambda each: each.busy, QueueLocks.close)
-            locks = QueueLocks(self._connections, entity, self._clock, self._unconfirmed)
-            self._locks[entity] = locks
-        return locks
+        return self._locks.obtain(entity, lambda: QueueLocks(self._connections, entity, self._clock, self._unconfirmed))
 
     def _sessions_of(self, entity: str) -> QueueSessions:
-        sessions = self._sessions.get(entity)
-        if sessions is None:
-            make_room(self._sessions, self._max_queues, lambda each: each.busy, QueueSessions.close)
-            sessions = self._sessions[entity] = QueueSessions(self._connections, entity, self._clock)
-        return sessions
+        return self._sessions.obtain(entity, lambda: QueueSessions(self._connections, entity, self._clock))
 
     def _keeper(self, queue: NativeQueue) -> QueueLocks | QueueSessions:
         target = _queue(queue)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -20,7 +19,7 @@ from babelgate.brokers.servicebus.url import ServiceBusSettings
 from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
 from babelgate.extras import how_to_install, missing
 from babelgate.runtime.background import BackgroundTasks, error_seen
-from babelgate.runtime.cache import make_room
+from babelgate.runtime.cache import Recent
 
 IDLE_SECONDS = 240.0
 """An unused connection is closed before Service Bus detaches its link, after ten minutes:
@@ -93,13 +92,16 @@ class ServiceBusConnections:
         self, broker: str, settings: ServiceBusSettings, timeout_seconds: float, max_connects: int = _MAX_CONNECTS
     ) -> None:
         self.broker = broker
-        self._max_connects = max_connects
         self.timeout_seconds = timeout_seconds
         self.settings = settings
         self._made: ServiceBusClient | None = None
         self.credential: Any = None
-        self._handlers: OrderedDict[HandlerKey, Handler] = OrderedDict()
-        self._connects: OrderedDict[HandlerKey, SharedConnect[Handler | BabelgateError]] = OrderedDict()
+        self._handlers: Recent[HandlerKey, Handler] = Recent(
+            settings.max_handlers, lambda each: each.users, self.discard
+        )
+        self._connects: Recent[HandlerKey, SharedConnect[Handler | BabelgateError]] = Recent(
+            max_connects, lambda each: each.busy
+        )
         self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._opening = asyncio.Semaphore(MAX_OPENING)
         self._closed = False
@@ -157,15 +159,15 @@ class ServiceBusConnections:
             self.discard(handler)
             handler = self._handlers.get(key)
         if handler is None:
-            connect = self._connects.get(key)
-            if connect is None:
-                make_room(self._connects, self._max_connects, lambda each: each.busy, lambda _: None)
-                connect = SharedConnect(self.broker, lambda: self._open(key), ConnectPause())
-                self._connects[key] = connect
+            connect = self._connects.obtain(
+                key, lambda: SharedConnect(self.broker, lambda: self._open(key), ConnectPause())
+            )
             opened = await connect.connected()
             if isinstance(opened, BabelgateError):
                 raise opened.without_frames()
             handler = opened
+        else:
+            self._handlers.move_to_end(key)
         handler.users += 1
         return handler
 
@@ -255,7 +257,6 @@ class ServiceBusConnections:
             raise BrokerUnavailable(self.broker, "the gateway disconnects")
         self._handlers[key] = handler
         self._connects.pop(key, None)
-        self._make_room()
         return handler
 
     async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> asyncio.StreamWriter | None:
@@ -285,13 +286,6 @@ class ServiceBusConnections:
         for handler in list(self._handlers.values()):
             if not handler.users and handler.used_at < oldest:
                 self.discard(handler)
-
-    def _make_room(self) -> None:
-        """Close the least recently used connections beyond the limit, but none that is in use."""
-        beyond = len(self._handlers) - self.settings.max_handlers
-        unused = sorted((each for each in self._handlers.values() if not each.users), key=lambda each: each.used_at)
-        for handler in unused[:-1][: max(beyond, 0)]:
-            self.discard(handler)
 
     async def _give_up(self, opening: asyncio.Future[Any], client: Any) -> None:
         """End an open that failed or takes too long."""

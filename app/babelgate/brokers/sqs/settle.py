@@ -20,7 +20,7 @@ from babelgate.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
 from babelgate.brokers.sqs.queue import SqsQueue
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
-from babelgate.runtime.cache import Cache
+from babelgate.runtime.cache import Cache, Recent
 
 MAX_LEASE_SECONDS = 43_200
 """12 hours from the first receive, all extends included:
@@ -89,7 +89,9 @@ class SqsSettler:
         self._client = client
         self._clock = clock
         self._latest: Cache[str, _Known] = Cache(_LATEST_BYTES, _RECEIPT_BYTES)
-        self._batchers: dict[tuple[str, str], Batcher[Sequence[Entry], Sequence[Outcome]]] = {}
+        self._batchers: Recent[tuple[str, str], Batcher[Sequence[Entry], Sequence[Outcome]]] = Recent(
+            _MAX_BATCHERS, lambda each: each.busy
+        )
 
     def delivery(self, found: Read, lease_seconds: int, received_at: int) -> Delivery:
         """The delivery of a message that was received at ``received_at`` (Unix ms), hidden for ``lease_seconds``.
@@ -228,14 +230,12 @@ class SqsSettler:
 
     async def _call(self, operation: str, queue: SqsQueue, entries: Sequence[Entry]) -> list[Outcome]:
         """One outcome per entry. Shares native batches with other callers."""
-        key = (operation, queue.key)
-        batcher = self._batchers.get(key)
-        if batcher is None:
-            if len(self._batchers) >= _MAX_BATCHERS:
-                self._batchers = {name: each for name, each in self._batchers.items() if each.busy}
+
+        def make() -> Batcher[Sequence[Entry], Sequence[Outcome]]:
             budget = Budget(self._client.broker, self._client.timeout_seconds)
-            write = partial(self._write, operation, queue)
-            batcher = self._batchers[key] = Batcher(write, _COALESCED, budget=budget)
+            return Batcher(partial(self._write, operation, queue), _COALESCED, budget=budget)
+
+        batcher = self._batchers.obtain((operation, queue.key), make)
         parts = list(batches(entries, MAX_ENTRIES))
         results = await asyncio.gather(*(batcher.submit(part) for part in parts))
         outcomes: list[Outcome] = []
