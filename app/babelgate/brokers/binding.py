@@ -96,6 +96,11 @@ class Outgoing(Struct, frozen=True):
     is_envelope: bool = True
     properties: Mapping[str, Any] = {}
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether it copies a delivery or a dead letter, whose headers it has."""
+        return self.failure is not None or self.carried is not None
+
 
 class Delivery(Struct, frozen=True):
     """One reserved message. ``handle``: an opaque text of at most MAX_HANDLE_LENGTH ASCII characters without control

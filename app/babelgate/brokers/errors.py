@@ -1,4 +1,4 @@
-"""Translates the errors of a broker's client into errors of :mod:`babelgate.errors`."""
+"""Translates the errors of a broker's client into errors of :mod:`babelgate.errors`, and makes those of its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
+from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.header_rules import header_refusal
+from babelgate.errors import BabelgateError, BodyTooLarge, BrokerError, BrokerUnavailable, OutcomeUnknown
 
 ErrorKind = type[BabelgateError]
 
@@ -72,3 +74,18 @@ def nothing_written(error: BrokerError) -> BrokerError:
 def failure_for_each(error: BabelgateError, count: int) -> list[Any]:
     """``count`` times ``error``, without its frames: the outcomes of a call that failed for all of its items."""
     return [error.without_frames()] * count
+
+
+def too_large(message: Outgoing, excess: int, broker: str) -> BabelgateError:
+    """The error of a message that has ``excess`` bytes more than the broker takes of body and headers together.
+
+    The larger part is what the client has to change. A copy is always BodyTooLarge: its headers are those of the
+    delivery, and a dead letter can be made shorter.
+    """
+    body = len(message.body)
+    headers = sum(len(name.encode()) + len(value.encode()) for name, value in message.headers.items())
+    if message.is_copy or headers <= body:
+        return BodyTooLarge(actual=body, limit=max(body - excess, 0))
+    room = max(headers - excess, 0)
+    why = f"all headers together have {headers} bytes, and at most {room} are possible beside this body"
+    return header_refusal(broker, "/headers", why)

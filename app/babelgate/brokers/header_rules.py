@@ -1,9 +1,12 @@
-"""Which native headers a broker carries, as data. The gateway refuses others before it writes anything."""
+"""Which native headers a broker carries. The gateway refuses others before it writes anything, as far as that is known
+without the broker; the bindings refuse what depends on its settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from babelgate.errors import UnsupportedByBroker
 
 _PER_HEADER = 8
 """Bytes of a header beside its name and value: lengths and types take no more in AMQP 0-9-1 and 1.0."""
@@ -38,3 +41,10 @@ class HeaderRules:
 
 ANY_HEADERS = HeaderRules()
 """All names and values of texts."""
+
+
+def header_refusal(broker: str, place: str, why: str) -> UnsupportedByBroker:
+    """The error of a publish with headers that the broker cannot carry; ``place``: their pointer."""
+    what = "the headers" if place == "/headers" else f"what is at {place[:100]}"
+    reason = f"The broker {broker!r} cannot carry {what}: {why}."
+    return UnsupportedByBroker("header_unsupported", place, reason)

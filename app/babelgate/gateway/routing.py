@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from babelgate.brokers.binding import Binding
+from babelgate.brokers.header_rules import header_refusal
 from babelgate.brokers.route import BrokerRoute
 from babelgate.envelope.contract import Envelope, is_text
 from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
@@ -120,8 +121,7 @@ class Route(BrokerRoute):
         if (refusal := self.capabilities.header_rules.refusal(headers)) is not None:
             name, why = refusal
             place = "/headers" if name is None else pointer("headers", name)
-            reason = f"The broker {self.broker!r} cannot carry what is at {place[:100]}: {why}."
-            raise UnsupportedByBroker("header_unsupported", place, reason)
+            raise header_refusal(self.broker, place, why)
 
     def check_broker_properties(self, properties: Mapping[str, Any]) -> None:
         """Raise UnsupportedByBroker for a broker property that a publish to this queue cannot set."""

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from babelgate.clock import Clock
-from babelgate.errors import EnvelopeError, Problem
+from babelgate.errors import BabelgateError, EnvelopeError, Problem, UnsupportedByBroker
+from babelgate.gateway.model import Receipt
 from babelgate.http.body import media_type
 from babelgate.http.exchange import Exchange
 from babelgate.http.upload import Line
 from babelgate.observe.tracing.trace import Trace
-from babelgate.ojs import MEDIA_TYPE, as_entry
+from babelgate.ojs import MEDIA_TYPE, as_entry, place_in_job
 from babelgate.runtime import turns
 
 JOB = MEDIA_TYPE.encode()
 """The media type of a job in a request."""
+
+Answer = TypeVar("Answer")
+Outcome = Receipt | BabelgateError
 
 
 class _Delayed(Struct):
@@ -51,6 +56,42 @@ async def entries(exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> 
             return error.without_frames()
 
     return await turns.mapped(entry_or_error, bodies, size=len, background=True)
+
+
+async def located(operation: Awaitable[Answer], body: bytes) -> Answer:
+    """The result of ``operation`` on the entry that :func:`entry` has made of the job ``body``. Its errors point at
+    places in the job."""
+    try:
+        return await operation
+    except (EnvelopeError, UnsupportedByBroker) as error:
+        raise _located(error, body) from None
+
+
+async def all_located(outcomes: Sequence[Outcome], made: Sequence[Line], bodies: Sequence[bytes]) -> Sequence[Outcome]:
+    """``outcomes`` of what :func:`entries` has ``made`` of ``bodies``; errors of entries point at places in the
+    jobs, like those of the conversion."""
+    if made is bodies:
+        return outcomes
+
+    def in_job(position: int) -> Outcome:
+        outcome = outcomes[position]
+        if isinstance(outcome, BabelgateError) and isinstance(made[position], bytes):
+            return _located(outcome, bodies[position])
+        return outcome
+
+    return await turns.mapped(
+        in_job, range(len(outcomes)), size=lambda position: len(bodies[position]), background=True
+    )
+
+
+def _located(error: BabelgateError, body: bytes) -> BabelgateError:
+    if isinstance(error, UnsupportedByBroker):
+        facts = error.facts | {"pointer": place_in_job(body, error.facts["pointer"])}
+        return UnsupportedByBroker(error.problem_code, **facts)
+    if isinstance(error, EnvelopeError):
+        moved = [Problem(place_in_job(body, each.pointer), each.code, each.detail) for each in error.problems]
+        return type(error)(moved, error.facts.get("trace_id"))
+    return error
 
 
 def _trace_id(trace: Trace | None) -> str | None:

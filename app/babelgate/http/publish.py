@@ -23,7 +23,7 @@ from babelgate.http.body import RequestLimits, arrived, media_type, read, requir
 from babelgate.http.broker_properties import NAME as BROKER_PROPERTIES
 from babelgate.http.broker_properties import from_header, refuse_header
 from babelgate.http.exchange import JSON, ClientGone, Exchange, log
-from babelgate.http.jobs import JOB, entries, entry
+from babelgate.http.jobs import JOB, all_located, entries, entry, located
 from babelgate.http.problems import HttpError, RawHeaders
 from babelgate.http.results import BatchResults
 from babelgate.http.schemas import NoParameters, PublishParameters, from_query, given
@@ -68,7 +68,7 @@ class Publishing:
             body = arrived(exchange, most, permit)
             if body is None:
                 body = await read(exchange, most, permit)
-            receipt = await self._gateway.publish(
+            publishing = self._gateway.publish(
                 exchange.caller,
                 access,
                 await entry(access.route.queue, body, self._gateway.clock, exchange.trace, delay) if is_job else body,
@@ -79,6 +79,7 @@ class Publishing:
                 sent=body,
                 broker_properties=properties,
             )
+            receipt = await (located(publishing, body) if is_job else publishing)
         replayed = _REPLAYED if type(receipt) is Replay else None
         await exchange.answer(201, _encode(receipt), headers=replayed)
 
@@ -112,7 +113,8 @@ class Publishing:
             body = await read(exchange, self._limits.max_request_bytes, permit)
             upload = Upload(exchange, access, self._gateway)
             async for bodies in array_chunks(body):
-                await results.add(await upload.publish(await entries(exchange, bodies, self._gateway.clock)))
+                made = await entries(exchange, bodies, self._gateway.clock)
+                await results.add(await all_located(await upload.publish(made), made, bodies))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
         """An upload that breaks off, has too many failed entries, or turns out to be too large or badly compressed,

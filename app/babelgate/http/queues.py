@@ -30,7 +30,7 @@ from babelgate.http.dependencies import (
     text_or_base64,
 )
 from babelgate.http.exchange import Exchange
-from babelgate.http.jobs import JOB, entry
+from babelgate.http.jobs import JOB, entry, located
 from babelgate.http.problems import UnsupportedMediaType
 from babelgate.http.schemas import ValidateParameters, from_query, given
 
@@ -75,18 +75,17 @@ def routes() -> APIRouter:
         access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
         exchange: Exchange = request.scope[EXCHANGE]
         body, properties = await request.body(), from_header(exchange)
-        if media_type(exchange) == JOB:
-            body = await entry(queue, body, gateway.clock, exchange.trace, delay)
-        made = await gateway.validate(
+        is_job = media_type(exchange) == JOB
+        validating = gateway.validate(
             caller,
             access,
-            body,
+            await entry(queue, body, gateway.clock, exchange.trace, delay) if is_job else body,
             delay_seconds=delay,
             ordering_key=given(parameters.ordering_key),
             trace=exchange.trace,
             broker_properties=properties,
         )
-        return _projected(made)
+        return _projected(await (located(validating, body) if is_job else validating))
 
     async def _consumed(
         gateway: Gateway, caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes

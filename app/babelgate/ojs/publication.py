@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,7 +15,7 @@ from babelgate.envelope.contract import MAX_ID, Limits, is_id, is_spec_version, 
 from babelgate.envelope.publication import MAX_PROBLEMS, read_any
 from babelgate.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from babelgate.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
-from babelgate.ojs.reading import MessageProperties, envelope_of
+from babelgate.ojs.reading import MessageProperties, data_of, envelope_of
 from babelgate.ojs.reading import members as members_of
 from babelgate.ojs.terms import SERVER, SPEC_VERSION, timestamp, uuid7
 
@@ -60,6 +60,40 @@ def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None)
     if due is not None and due > now:
         entry["delay_seconds"] = (due - now) / 1000
     return msgspec.json.encode(entry)
+
+
+def place_in_job(body: bytes, place: str) -> str:
+    """The pointer in the job ``body`` of what is at ``place`` in the entry that :func:`as_entry` makes of it.
+
+    "" for what no member stands for, such as native headers. An option that the job does not set keeps its place.
+    """
+    job = decode_object(body).by_name()
+    attributes = {name: Raw(member.raw.encode()) for name, member in job.items()}
+    meta = members_of(attributes, "meta")
+    first, *inner = place.removeprefix("/envelope").split("/")[1:] or [""]
+    if first == "job":
+        return "/meta/urn" if "urn" in meta else "/type"
+    if first == "trace_id":
+        return "/meta/trace_id" if "trace_id" in meta else ""
+    if first == "delay_seconds" and "scheduled_at" in job:
+        return "/scheduled_at"
+    if first == "data":
+        is_array = data_of(attributes)[1]
+        # An array is the only member of data.
+        inner = inner[1:] if is_array and inner[:1] == ["args"] else inner
+        return "/".join(("/args", *inner) if is_array else ("/args/0", *inner))
+    if first == "meta":
+        return _place_in_meta(inner, job)
+    return "" if first == "headers" else place
+
+
+def _place_in_meta(inner: Sequence[str], job: Container[str]) -> str:
+    """The pointer of what is at ``inner`` in the meta of the envelope."""
+    if inner[:2] == ["ext", "ojs"]:
+        return "".join(f"/{name}" for name in inner[2:])
+    if inner[:1] == ["ext"]:
+        return "/".join(("/meta", *inner))
+    return f"/{inner[0]}" if inner and inner[0] in ("id", "queue", "created_at") and inner[0] in job else ""
 
 
 def _check_written(envelope: bytes, queue: str, clock: Clock) -> None:

@@ -168,7 +168,7 @@ def _translated(job: Attributes, meta: Attributes, properties: MessageProperties
         only["specversion"] = job["specversion"]
     if literal is not None:
         only["created_at"] = literal
-    data, spread = _data(job)
+    data, spread = data_of(job)
     if spread:
         only["args"] = LIST
     only.update((name, raw) for name, raw in job.items() if name not in MAPPED and name not in SERVER)
@@ -193,7 +193,7 @@ def _translated(job: Attributes, meta: Attributes, properties: MessageProperties
     )
 
 
-def _data(job: Attributes) -> tuple[bytes, bool]:
+def data_of(job: Attributes) -> tuple[bytes, bool]:
     """Return ``data``, and whether it contains the arguments as an array."""
     found = value(job, "args", Arguments) or Arguments()
     if found.first is not UNSET and found.second is UNSET and bytes(found.first).startswith(_is_object):

@@ -41,7 +41,7 @@ def test_every_property_and_type_is_shown() -> None:
         message_type="made",
     )
     message = AddressedMessage("exchange", "key", properties, b"x" * 300_000)
-    assert projection(message, frozenset({"int", "other"})) == NativeWrite(
+    assert projection(message, frozenset({"int", "other"}), 0) == NativeWrite(
         "basic.publish",
         {"exchange": "exchange", "routing_key": "key", "mandatory": True},
         {

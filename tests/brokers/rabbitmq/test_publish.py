@@ -6,10 +6,18 @@ import asyncio
 
 import pytest
 
-from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.binding import LastFailure, Outgoing
+from babelgate.brokers.rabbitmq.binding import RabbitBinding
 from babelgate.brokers.rabbitmq.options import queue_of
 from babelgate.brokers.rabbitmq.profile import AddressedMessage, Topology
-from babelgate.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.errors import (
+    BodyTooLarge,
+    BrokerRejected,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    StorageFull,
+    UnsupportedByBroker,
+)
 from tests.brokers.rabbitmq.harness import client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Line, lined, virtual_host
@@ -258,3 +266,13 @@ async def test_needs_are_declared_before(rabbit: RabbitServer, queue: str) -> No
         other = line.profile.message(Outgoing(BODY))
         needing = AddressedMessage("", queue, other.properties, BODY, line.profile.topology)
         assert await line.publisher.publish([needing], Topology(), "active") == [None]
+
+
+async def test_a_copy_that_fits_into_no_frame_is_no_mistake_of_the_caller(one: RabbitBinding, queue: str) -> None:
+    """Its headers are those of the delivery. The others of the call are published."""
+    native = one.native_queue(queue, {})
+    large = {"a": "v" * 131_072}
+    copy = Outgoing(b"{}", large, failure=LastFailure(1))
+    outcomes = await one.publish(native, [Outgoing(b"{}"), copy, Outgoing(b"{}", large), Outgoing(b"{}")])
+    assert [type(each) for each in outcomes] == [type(None), BrokerRejected, UnsupportedByBroker, type(None)]
+    assert "fit into a frame" in str(outcomes[1])

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from babelgate.envelope import inspect, read_publication, with_attempts
 from babelgate.errors import EnvelopeError, EnvelopeSyntaxError
-from babelgate.ojs import MessageProperties, as_entry, attributes_of, discarded, envelope_of, job_of, retried, revived
+from babelgate.ojs import (
+    MessageProperties,
+    as_entry,
+    attributes_of,
+    discarded,
+    envelope_of,
+    job_of,
+    place_in_job,
+    retried,
+    revived,
+)
 from babelgate.ojs.terms import SERVER, type_of, urn_of
 from tests.unit.envelope.strategies import OBJECTS, TEXTS, exact, frames
 from tests.unit.envelope.support import LIMITS, NOW, TRACE, compact
@@ -398,3 +408,35 @@ def test_numbers_and_strings_that_no_envelope_carries_are_refused_with_their_pla
 def test_what_is_no_object_is_a_syntax_error(body: bytes) -> None:
     with pytest.raises(EnvelopeSyntaxError):
         entry(body)
+
+
+URN = {"meta": {"urn": "urn:babel:a:b", "trace_id": V7}}
+TWO = {"args": [1, {"b": 2}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "expected"),
+    [
+        ({}, "", ""),
+        ({}, "/job", "/type"),
+        (URN, "/job", "/meta/urn"),
+        (URN, "/envelope/trace_id", "/meta/trace_id"),
+        ({}, "/trace_id", ""),
+        ({}, "/data/to", "/args/0/to"),
+        ({}, "/envelope/data/a~1b", "/args/0/a~1b"),
+        (TWO, "/data/args/1/b", "/args/1/b"),
+        (TWO, "/data", "/args"),
+        ({}, "/meta/created_at", "/created_at"),
+        ({}, "/meta/lang", ""),
+        ({}, "/meta/ext/ojs/tags/0", "/tags/0"),
+        ({}, "/meta/ext/ojs/meta/note", "/meta/note"),
+        ({}, "/meta/ext/mine", "/meta/ext/mine"),
+        ({}, "/headers", ""),
+        ({}, "/headers/traceparent", ""),
+        ({}, "/delay_seconds", "/delay_seconds"),
+        ({"scheduled_at": "2099-01-01T00:00:00Z"}, "/delay_seconds", "/scheduled_at"),
+        ({}, "/ordering_key", "/ordering_key"),
+    ],
+)
+def test_a_place_in_the_entry_is_one_in_the_job(changes: dict[str, Any], place: str, expected: str) -> None:
+    assert place_in_job(json.dumps(JOB | changes).encode(), place) == expected

@@ -35,23 +35,19 @@ from babelgate.brokers.binding import (
 from babelgate.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECONDS, answering, within
 from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
-from babelgate.brokers.header_rules import HeaderRules
+from babelgate.brokers.errors import too_large
 from babelgate.brokers.held import HandleSettler
 from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import OptionMap, timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable
+from babelgate.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable
 from babelgate.runtime import turns
 
 _DEAD_SUFFIX = ".dlq"
 
 _MAX_DELAY_SECONDS = 31_536_000
 """365 days, ours: Artemis has no bound for a scheduled message."""
-
-_MAX_HEADER_BYTES = 399_360
-"""A record of the journal has at most 490 KiB by default, of which 100 KiB are for the body of a small message:
-https://activemq.apache.org/components/artemis/documentation/latest/persistence.html (journal-buffer-size)"""
 
 _CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=_MAX_DELAY_SECONDS,
@@ -66,7 +62,6 @@ _CAPABILITIES = BrokerCapabilities(
     max_body_bytes=None,
     max_batch=500,
     headers=True,
-    header_rules=HeaderRules(max_total_bytes=_MAX_HEADER_BYTES),
     lease_bound_to="connection",
     reports=REPORTS - {"oldest_age_seconds"},
 )
@@ -256,6 +251,8 @@ class ArtemisBinding:
         if ready:
             sent = await self._publishing.send(queue, [payload for _, payload in ready])
             for (position, _), outcome in zip(ready, sent, strict=True):
+                if isinstance(outcome, BodyTooLarge):
+                    outcome = too_large(messages[position], outcome.actual - outcome.limit, self.name)
                 outcomes[position] = outcome
         return outcomes
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 from babelgate.brokers.errors import ErrorKind, ErrorMap
-from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerRejected,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    StorageFull,
+)
 
 
 class Refused(Exception):
@@ -77,12 +85,20 @@ _NO_PERMISSION = "AMQ229032"
 """The code of Artemis for a missing right. Where that is to create a queue, the condition is amqp:internal-error:
 https://github.com/apache/activemq-artemis/blob/main/artemis-core-client/src/main/java/org/apache/activemq/artemis/core/client/ActiveMQClientMessageBundle.java"""
 
+_RECORD_TOO_LARGE = re.compile(r"AMQ149005: Message of (\d+) bytes is bigger than the max record size of (\d+) bytes")
+"""The answer of Artemis where the headers, with the body of a small message, do not fit into a record of its journal
+(``journal-buffer-size``):
+https://github.com/apache/activemq-artemis/blob/main/artemis-journal/src/main/java/org/apache/activemq/artemis/journal/ActiveMQJournalBundle.java"""
+
 _MISSING = "{reason}. Create the queue as anycast, or let auto-create-queues and auto-create-addresses be true for it"
 _REFUSED_LOGIN = "the login was refused: {reason}"
 
 
 def translate(error: BaseException, broker: str, *, written: bool) -> BabelgateError:
-    """See :meth:`babelgate.brokers.errors.ErrorMap.translate`."""
+    """See :meth:`babelgate.brokers.errors.ErrorMap.translate`. BodyTooLarge for a record that is too large, although it
+    may be the headers."""
+    if isinstance(error, Refused) and (found := _RECORD_TOO_LARGE.match(str(error))) is not None:
+        return BodyTooLarge(actual=int(found[1]), limit=int(found[2]))
     return _ERRORS.translate(broker, error, written=written)
 
 

@@ -71,13 +71,13 @@ class Written(Struct, frozen=True):
 
 def room_of(record: Written, max_bytes: int) -> int:
     """The most bytes that its value may have where ``max.message.bytes`` is ``max_bytes``, which counts the head of a
-    batch, the key and the headers, too: https://kafka.apache.org/documentation/#messageformat
+    batch, the key and the headers, too; negative where these are too large: https://kafka.apache.org/documentation/#messageformat
     """
     size = len(record.value or b"")
     rest = 3 + _sized(len(record.key or b"")) + _varint(size) + _varint(len(record.headers))
     for name, value in record.headers:
         rest += _sized(len(name.encode())) + _sized(len(value or b""))
-    return max(max_bytes - _BATCH_HEAD_BYTES - rest - _varint(rest + size), 0)
+    return max_bytes - _BATCH_HEAD_BYTES - rest - _varint(rest + size)
 
 
 def _sized(length: int) -> int:

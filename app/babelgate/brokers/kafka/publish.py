@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.bounded import finished
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from babelgate.brokers.errors import too_large
 from babelgate.brokers.kafka.admin import KEEP, TIER, KafkaAdmin, Topic
 from babelgate.brokers.kafka.errors import translate
 from babelgate.brokers.kafka.message import Written, parked, record_of, room_of, unparked
@@ -19,7 +20,6 @@ from babelgate.brokers.kafka.options import KafkaQueue
 from babelgate.clock import Clock
 from babelgate.errors import (
     BabelgateError,
-    BodyTooLarge,
     BrokerRejected,
     BrokerUnavailable,
     OutcomeUnknown,
@@ -328,7 +328,7 @@ class KafkaPublisher:
             elif (old := self._too_old(each, found, now)) is not None:
                 outcomes[position] = old
             elif (limit := _limit(each, found)) is not None and len(each.value or b"") > limit:
-                outcomes[position] = BodyTooLarge(actual=len(each.value or b""), limit=limit)
+                outcomes[position] = too_large(messages[position], len(each.value or b"") - limit, self._broker)
             else:
                 ready.append((position, each))
         if ready:
@@ -337,7 +337,7 @@ class KafkaPublisher:
                 if result is not None:
                     found = topics[record.topic]
                     assert not isinstance(found, BabelgateError)
-                    outcomes[position] = self._error(record, found, result)
+                    outcomes[position] = self._error(messages[position], record, found, result)
         return outcomes
 
     def _too_old(self, record: Written, topics: Sequence[Topic], now_ms: int) -> BabelgateError | None:
@@ -353,7 +353,9 @@ class KafkaPublisher:
         )
         return UnsupportedByBroker("message_too_old", "/meta/created_at", reason, maximum=kept / 1000)
 
-    def _error(self, record: Written, topics: Sequence[Topic], error: KafkaError | BabelgateError) -> BabelgateError:
+    def _error(
+        self, message: Outgoing, record: Written, topics: Sequence[Topic], error: KafkaError | BabelgateError
+    ) -> BabelgateError:
         # It may have been deleted, or its settings have changed.
         self._admin.forget(record.topic)
         if isinstance(error, BabelgateError):
@@ -362,7 +364,7 @@ class KafkaPublisher:
             size = len(record.value or b"")
             if size <= limit:
                 return BrokerUnavailable(self._broker, f"max.message.bytes of the topic {record.topic} is less by now")
-            return BodyTooLarge(actual=size, limit=limit)
+            return too_large(message, size - limit, self._broker)
         return translate(error, self._broker, written=True)
 
 
@@ -378,8 +380,8 @@ def written_of(queue: KafkaQueue, message: Outgoing, now_ms: int) -> Written:
 
 
 def _limit(record: Written, topics: Sequence[Topic]) -> int | None:
-    """The most bytes that the value may have in all of ``topics``: its own, and that to which it comes back; None where
-    that is not known."""
+    """The most bytes that the value may have in all of ``topics``: its own, and that to which it comes back; negative
+    where key and headers are too large, None where it is not known."""
     room: int | None = None
     for topic in topics:
         if topic.max_bytes is not None:

@@ -136,7 +136,7 @@ class KafkaReinjector:
         if topic.max_bytes is not None and len(record.value or b"") > (room := room_of(record, topic.max_bytes)):
             # It may take more by now.
             self._admin.forget(record.topic)
-            return BodyTooLarge(actual=len(record.value or b""), limit=room)
+            return BodyTooLarge(actual=len(record.value or b""), limit=max(room, 0))
         return None
 
     async def _refresh(self) -> None:

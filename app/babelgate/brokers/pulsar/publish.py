@@ -10,13 +10,14 @@ from contextlib import suppress
 from babelgate.brokers.binding import Outcome, Outgoing
 from babelgate.brokers.bounded import finished
 from babelgate.brokers.connect import SharedConnect
+from babelgate.brokers.errors import too_large
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.connection import PulsarConnection
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
 from babelgate.brokers.pulsar.message import Encoded, encode, metadata_of, partition_of
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache, Recent
 
@@ -161,7 +162,7 @@ class PulsarPublisher:
             for position in positions:
                 size = len(encoded[position].payload) + len(encoded[position].metadata) + _FRAME_BYTES
                 if size > limit:
-                    window.settle(position, BodyTooLarge(actual=len(encoded[position].payload), limit=limit))
+                    window.settle(position, too_large(messages[position], size - limit, client.broker))
                 else:
                     fitting.append(position)
             if not fitting:

@@ -40,7 +40,7 @@ from babelgate.brokers.rabbitmq.topology import Declare, Declarer
 from babelgate.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from babelgate.brokers.rabbitmq.warnings import queue_warnings, warnings_of
 from babelgate.clock import Clock
-from babelgate.errors import BrokerRejected, BrokerUnavailable
+from babelgate.errors import BrokerRejected, BrokerUnavailable, UnsupportedByBroker
 from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
 
@@ -53,9 +53,8 @@ https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
 
 _CLOSE_SECONDS = 0.5
 
-_HEADER_RULES = HeaderRules(SHORT_BYTES, 131_072 - 4 * 1024, frozenset(frames.COPIES))
-"""Headers and properties share a frame, of 128 KiB by default (https://www.rabbitmq.com/docs/configure, frame_max), in
-which 4 KiB are for properties and the headers of the profiles."""
+_HEADER_RULES = HeaderRules(SHORT_BYTES, reserved=frozenset(frames.COPIES))
+"""How many bytes all headers may have is known of a connection: its ``frame_max``."""
 
 _CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
@@ -194,8 +193,9 @@ class RabbitBinding:
             made = await turns.run(profile.message, message, size=len(message.body))
         except Exception as error:
             raise self._unwritable(error) from error
+        frame_max = self._publish_connection.frame_max
         with translating(translate, self.name):
-            return [await turns.run(frames.projection, made, profile.assigned, size=len(made.body))]
+            return [await turns.run(frames.projection, made, profile.assigned, frame_max, size=len(made.body))]
 
     def _unwritable(self, error: Exception) -> BrokerRejected:
         reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
@@ -230,6 +230,9 @@ class RabbitBinding:
         if ready:
             written = await self._publisher.publish([*ready.values()], topology, declare)
             for position, outcome in zip(ready, written, strict=True):
+                if isinstance(outcome, UnsupportedByBroker) and messages[position].is_copy:
+                    # The headers of a delivery are not the caller's.
+                    outcome = BrokerRejected(self.name, outcome.reason.rstrip("."))
                 outcomes[position] = outcome
         return outcomes
 

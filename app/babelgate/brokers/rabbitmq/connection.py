@@ -78,6 +78,12 @@ class AmqpConnection:
         return (self._connection.connection_tune.channel_max or 65535) if self._connection is not None else 0
 
     @property
+    def frame_max(self) -> int:
+        """The most bytes of a frame that the server allows, 0 without a limit; its default before the first connection:
+        https://www.rabbitmq.com/docs/configure (frame_max)."""
+        return self._connection.connection_tune.frame_max if self._connection is not None else 131_072
+
+    @property
     def server_version(self) -> tuple[int, ...]:
         """The server's version, such as (3, 10, 8); empty before the first connection."""
         properties = self._connection.server_properties if self._connection is not None else {}

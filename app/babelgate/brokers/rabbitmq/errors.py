@@ -8,8 +8,10 @@ from aiormq import exceptions as aiormq
 from pamqp import exceptions as pamqp
 
 from babelgate.brokers.errors import ErrorKind, ErrorMap
+from babelgate.brokers.header_rules import header_refusal
 from babelgate.brokers.rabbitmq.channel import ChannelGone
 from babelgate.brokers.rabbitmq.confirms import Nacked, Returned
+from babelgate.brokers.rabbitmq.frames import HeaderFrameTooLarge
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 
 BY_CLASS: dict[type[BaseException], ErrorKind] = {
@@ -87,6 +89,8 @@ _REFUSED_LOGIN = "the login was refused: {reason}"
 
 def translate(error: BaseException, broker: str, *, written: bool) -> BabelgateError:
     """See :meth:`babelgate.brokers.errors.ErrorMap.translate`."""
+    if isinstance(error, HeaderFrameTooLarge):
+        return header_refusal(broker, "/headers", str(error))
     cause = error.__cause__ if isinstance(error, ChannelGone) and not written else None
     # Where nothing was written, the broker closed the channel because of this call.
     return _ERRORS.translate(broker, cause if isinstance(cause, aiormq.AMQPChannelError) else error, written=written)

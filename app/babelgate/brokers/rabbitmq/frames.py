@@ -46,18 +46,29 @@ _TYPES = {b"S": "longstr", b"I": "int32", b"l": "int64", b"d": "double", b"t": "
 _PUBLIC_NAMES = {"message_type": "type"}
 """Names of properties that pamqp changes."""
 
+
+class HeaderFrameTooLarge(ValueError):
+    """Headers and properties have ``size`` bytes, and a frame of the connection, which has them all, has ``room``."""
+
+    def __init__(self, size: int, room: int) -> None:
+        super().__init__(f"all headers and properties together have {size} bytes, and at most {room} fit into a frame")
+
+
 _values = attrgetter(*Basic.Properties.attributes())
 
 
 def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
-    """The frames that publish ``message``, mandatory. Raises ValueError or TypeError when AMQP cannot carry it."""
+    """The frames that publish ``message``, mandatory, of at most ``frame_max`` bytes, where that is not 0.
+
+    Raises HeaderFrameTooLarge, and ValueError or TypeError when AMQP cannot carry it.
+    """
     method = _publish_method(message.exchange, message.routing_key, channel)
     body, given = message.body, message.given
     header = _CONTENT.pack(60, 0, len(body)) + (given if isinstance(given, bytes) else encoded_properties(given))
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
     if frame_max and len(header) > room:
         # The broker would close the connection, with everything that is in flight on it.
-        raise ValueError(f"the headers and properties have {len(header)} bytes, and at most {room} fit into a frame")
+        raise HeaderFrameTooLarge(len(header), room)
     parts = [method, FRAME.pack(HEADER, channel, len(header)), header, END]
     for start in range(0, len(body), room or 1):
         part = body[start : start + room]
@@ -72,12 +83,12 @@ def _publish_method(exchange: str, routing_key: str, channel: int) -> bytes:
     return FRAME.pack(METHOD, channel, len(method)) + method + END
 
 
-def projection(message: AddressedMessage, assigned: frozenset[str]) -> NativeWrite:
+def projection(message: AddressedMessage, assigned: frozenset[str], frame_max: int) -> NativeWrite:
     """The message that the frames of :func:`publish` carry, decoded from them. ``assigned``: see NativeWrite.
 
-    Raises ValueError or TypeError when AMQP cannot carry ``message``.
+    Raises as :func:`publish`.
     """
-    wire = publish(message, 1, 0)
+    wire = publish(message, 1, frame_max)
     payloads: list[bytes] = []
     while wire:
         _, _, size = FRAME.unpack_from(wire)

@@ -170,7 +170,7 @@ def _entry(message: Outgoing) -> Entry:
     attributes = _contract(message) if message.is_envelope else {}
     typed = message.carried.attributes if isinstance(message.carried, NativeParts) else NO_OTHERS
     headers = [each for each in message.headers.items() if each[0] not in typed]
-    _add_headers(attributes, headers, strict=message.failure is None and message.carried is None)
+    _add_headers(attributes, headers, strict=not message.is_copy)
     for name, attribute in typed.items():
         if len(attributes) < MAX_ATTRIBUTES:
             attributes.setdefault(name, dict(attribute))

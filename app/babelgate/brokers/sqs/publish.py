@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from babelgate.brokers.batching import batches, send_batches
 from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.errors import too_large
 from babelgate.brokers.sqs.client import SqsClient
 from babelgate.brokers.sqs.errors import entry_error
 from babelgate.brokers.sqs.message import Entry, numbered, size_of
 from babelgate.brokers.sqs.queue import SqsQueue
-from babelgate.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, OutcomeUnknown, UnsupportedByBroker
+from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, UnsupportedByBroker
 from babelgate.runtime import turns
 
 MAX_ENTRIES = 10
@@ -54,7 +55,7 @@ async def publish(
         except UnsupportedByBroker as error:
             return error.without_frames()
         size = size_of(message, entry)
-        return BodyTooLarge(actual=size, limit=max_bytes) if size > max_bytes else (entry, size)
+        return too_large(message, size - max_bytes, client.broker) if size > max_bytes else (entry, size)
 
     for position, found in enumerate(await turns.mapped(made, messages, _size)):
         if isinstance(found, BabelgateError):
