@@ -1,17 +1,55 @@
-"""Splits items into batches, and sends several batches at once."""
+"""Splits items into batches, sends several batches at once, and collects the confirms of one."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+from babelgate.brokers.bounded import GRACE_SECONDS
 from babelgate.brokers.errors import failure_for_each
 from babelgate.errors import BabelgateError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Batch(Generic[Result]):
+    """The messages of one write, which the broker confirms one by one. ``results``: of each, ``pending`` until then.
+    ``done``: when all have a result, or no call waits for them any more.
+    """
+
+    __slots__ = ("_left", "done", "pending", "results")
+
+    def __init__(self, count: int, pending: Result) -> None:
+        self.results: list[Result] = [pending] * count
+        self.pending = pending
+        self._left = count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, position: int, result: Result) -> None:
+        """Set the result of a message, once."""
+        self.results[position] = result
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    async def wait(self, until: float) -> bool:
+        """Wait until all messages have a result, at most until the loop's time ``until`` and GRACE_SECONDS; return
+        whether they have."""
+        loop = self.done.get_loop()
+        # At the first timer this process may have stood still, and the confirms are there.
+        timer = loop.call_at(until, loop.call_later, GRACE_SECONDS, self._end)
+        try:
+            await self.done
+        finally:
+            timer.cancel()
+        return not self._left
+
+    def _end(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
 
 
 def batches(

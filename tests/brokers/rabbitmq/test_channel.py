@@ -10,7 +10,7 @@ from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
-from babelgate.brokers.rabbitmq.confirms import Batch, Confirms, Nacked, Returned, Unconfirmed
+from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms, Nacked, Returned, Unconfirmed
 from babelgate.brokers.rabbitmq.frames import publish
 from babelgate.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.harness import client, count
@@ -131,7 +131,7 @@ class Expected:
 
     def __init__(self, *keys: str, exchange: str = "") -> None:
         self.confirms = Confirms()
-        self.batch = Batch(len(keys))
+        self.batch = Confirmed(len(keys), UNCONFIRMED)
         for position, key in enumerate(keys):
             message = AddressedMessage(exchange if key.isupper() else "", key.lower(), NOTHING, key.lower().encode())
             self.confirms.expect(message, self.batch, position)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.brokers.batching import batches, send_batches
+from babelgate.brokers.batching import Batch, batches, send_batches
 from babelgate.errors import BrokerUnavailable
 
 SIZES = st.lists(st.integers(0, 50), max_size=60)
@@ -138,3 +138,22 @@ async def test_one_batch_is_sent_by_the_caller_itself() -> None:
     with pytest.raises(asyncio.CancelledError):
         await sending
     assert broker.in_flight == 0 and broker.cancelled == 1
+
+
+async def test_a_write_ends_with_its_last_confirm_whatever_their_order() -> None:
+    batch: Batch[int | None] = Batch(3, None)
+    waiting = asyncio.ensure_future(batch.wait(asyncio.get_running_loop().time() + 30))
+    for position in (2, 0):
+        batch.settle(position, position)
+    assert (batch.results, batch.done.done()) == ([0, None, 2], False)
+    batch.settle(1, 1)
+    assert (await waiting, batch.results) == (True, [0, 1, 2])
+
+
+async def test_a_write_without_all_confirms_ends_at_its_time_and_takes_late_ones() -> None:
+    batch: Batch[int | None] = Batch(2, None)
+    batch.settle(0, 0)
+    assert not await batch.wait(asyncio.get_running_loop().time())
+    assert batch.results == [0, batch.pending]
+    batch.settle(1, 1)
+    assert batch.results == [0, 1]

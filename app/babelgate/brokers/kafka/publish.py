@@ -9,8 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from babelgate.brokers.batching import Batch
 from babelgate.brokers.binding import Outcome, Outgoing
-from babelgate.brokers.bounded import finished
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from babelgate.brokers.errors import too_large
 from babelgate.brokers.kafka.admin import KEEP, TIER, KafkaAdmin, Topic
@@ -52,34 +52,30 @@ _CLOSE_SECONDS = 2.0
 _LEAST_SECONDS = 0.05
 
 
-class _Batch:
-    """The records of one call: ``left`` of them have no report yet."""
+_UNREPORTED = OutcomeUnknown("", "no report")
+
+
+class _Batch(Batch[KafkaError | BabelgateError | None]):
+    """The records of one call."""
 
     def __init__(self, count: int) -> None:
-        self.errors: list[KafkaError | BabelgateError | None] = [None] * count
-        self.reported = bytearray(count)
-        self.left = count
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        super().__init__(count, _UNREPORTED)
         self._later: dict[int, Callable[[KafkaError | BabelgateError | None], None]] = {}
 
     def report(self, position: int, error: KafkaError | BabelgateError | None, _: object = None) -> None:
         """Note the result of a record; librdkafka passes the record, too."""
-        self.errors[position] = error
-        self.reported[position] = 1
-        self.left -= 1
+        self.settle(position, error)
         if (tell := self._later.pop(position, None)) is not None:
             tell(error)
-        if not self.left and not self.done.done():
-            self.done.set_result(None)
 
     def unknown(self, broker: str, reason: str, *, goes_on: bool) -> None:
         """Give the records without a report an error. ``goes_on``: the client still writes them, and it has the
         outcome at last."""
         loop = asyncio.get_running_loop()
-        for position, reported in enumerate(self.reported):
-            if reported:
+        for position, result in enumerate(self.results):
+            if result is not self.pending:
                 continue
-            error = self.errors[position] = OutcomeUnknown(broker, reason)
+            error = self.results[position] = OutcomeUnknown(broker, reason)
             if goes_on:
                 later: asyncio.Future[Outcome] = loop.create_future()
                 error.later = later
@@ -215,10 +211,10 @@ class KafkaProducer:
             except (KafkaException, BufferError, ValueError, TypeError) as error:
                 batch.report(position, translate(error, self._broker, written=False))
         client.watch()
-        if not await finished(batch.done, until - asyncio.get_running_loop().time()):
+        if not await batch.wait(until):
             self._doubt = f"no answer within {self._seconds:g} s"
             batch.unknown(self._broker, self._doubt, goes_on=self._goes_on)
-        return batch.errors
+        return batch.results
 
     async def _reach(self) -> _Client:
         """Begin a producer, unless there is one, and ask the broker for a sign of life."""

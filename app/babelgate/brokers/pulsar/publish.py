@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Sequence
 from contextlib import suppress
 
+from babelgate.brokers.batching import Batch
 from babelgate.brokers.binding import Outcome, Outgoing
-from babelgate.brokers.bounded import finished
 from babelgate.brokers.connect import SharedConnect
 from babelgate.brokers.errors import too_large
 from babelgate.brokers.pulsar import wire
@@ -33,19 +33,9 @@ _MAX_PRODUCERS = 10_000
 _TURNS_BYTES = 4 * 1024 * 1024
 
 
-class _Window:
-    """The messages of one call that are in flight."""
+_Window = Batch[Outcome | BaseException]
 
-    def __init__(self, count: int) -> None:
-        self.outcomes: list[Outcome | BaseException] = [None] * count
-        self.left = count
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settle(self, position: int, outcome: BaseException | None) -> None:
-        self.outcomes[position] = outcome
-        self.left -= 1
-        if not self.left and not self.done.done():
-            self.done.set_result(None)
+_UNCONFIRMED = OutcomeUnknown("", "no confirm")
 
 
 class TopicProducer:
@@ -149,7 +139,7 @@ class PulsarPublisher:
         until = loop.time() + client.timeout_seconds
         now = self._clock()
         encoded = await turns.mapped(lambda message: encode(message, now), messages, size=_size)
-        window = _Window(len(messages))
+        window = _Window(len(messages), _UNCONFIRMED)
         try:
             async with asyncio.timeout_at(until):
                 shares = await self._shares(topic, encoded)
@@ -174,13 +164,16 @@ class PulsarPublisher:
                 unavailable = translate(error, client.broker, written=False)
                 for position in fitting:
                     window.settle(position, unavailable)
-        if not await finished(window.done, until - loop.time()):
+        if not await window.wait(until):
             unknown = OutcomeUnknown(client.broker, f"no answer within {client.timeout_seconds:g} s")
             for producer in written:
                 # What the broker confirms later was not published for anybody, so its connection is not used again.
                 producer.connection.drop(f"no answer to a publish within {client.timeout_seconds:g} s")
-            return [unknown if isinstance(each, ConnectionEnded) else self._outcome(each) for each in window.outcomes]
-        return [self._outcome(each) for each in window.outcomes]
+            return [
+                unknown if each is window.pending or isinstance(each, ConnectionEnded) else self._outcome(each)
+                for each in window.results
+            ]
+        return [self._outcome(each) for each in window.results]
 
     async def close(self) -> None:
         """Forget the producers; they end with their connections."""

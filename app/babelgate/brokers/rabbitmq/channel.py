@@ -24,7 +24,7 @@ from pamqp import commands as spec
 
 from babelgate.brokers.held import HolderEnded
 from babelgate.brokers.rabbitmq import frames
-from babelgate.brokers.rabbitmq.confirms import Batch, Confirms
+from babelgate.brokers.rabbitmq.confirms import UNCONFIRMED, Confirmed, Confirms
 from babelgate.brokers.rabbitmq.incoming import (
     ACK,
     FLOW_OK,
@@ -139,11 +139,11 @@ class Channel:
         with contextlib.suppress(Exception):
             await self.rpc.close(ChannelClosed(200, "closed"), timeout=_CLOSE_SECONDS)
 
-    def publish(self, messages: Sequence[AddressedMessage]) -> Batch:
+    def publish(self, messages: Sequence[AddressedMessage]) -> Confirmed:
         """Write all messages in one piece, mandatory. Each result is None, Returned, Nacked or ChannelGone, or why AMQP
         cannot carry the message (ValueError, TypeError …), which is then not written."""
         self._check()
-        batch = Batch(len(messages))
+        batch = Confirmed(len(messages), UNCONFIRMED)
         written: list[bytes] = []
         for position, message in enumerate(messages):
             try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 
 from msgspec import Struct
 from pamqp.commands import Basic
 
+from babelgate.brokers.batching import Batch
 from babelgate.brokers.rabbitmq.profile import AddressedMessage
 
 
@@ -23,43 +23,15 @@ class Unconfirmed(Exception):
     """The broker has not answered yet."""
 
 
-_UNCONFIRMED = Unconfirmed("no confirm")
+UNCONFIRMED = Unconfirmed("no confirm")
 
-
-class Batch:
-    """The messages of one write. ``results``: of each, None once it is confirmed; Unconfirmed until then; or its error.
-    ``done``: when all have a result, or no call waits for them any more."""
-
-    __slots__ = ("_left", "done", "results")
-
-    def __init__(self, count: int) -> None:
-        self.results: list[Exception | None] = [_UNCONFIRMED] * count
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._left = count
-
-    async def wait(self, until: float) -> None:
-        """Wait until all messages have a result, at most until the loop's time ``until``."""
-        timer = self.done.get_loop().call_at(until, self._end)
-        try:
-            await self.done
-        finally:
-            timer.cancel()
-
-    def settle(self, position: int, result: Exception | None) -> None:
-        """Set the result of a message, once."""
-        self.results[position] = result
-        self._left -= 1
-        if not self._left:
-            self._end()
-
-    def _end(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+Confirmed = Batch[Exception | None]
+"""The results of the messages of one write: None once a message is confirmed; UNCONFIRMED until then; or its error."""
 
 
 class _Expected(Struct):
     message: AddressedMessage
-    batch: Batch
+    batch: Confirmed
     position: int
     returned: str | None = None
 
@@ -71,7 +43,7 @@ class Confirms:
         self._tag = 0
         self._unconfirmed: OrderedDict[int, _Expected] = OrderedDict()
 
-    def expect(self, message: AddressedMessage, batch: Batch, position: int) -> None:
+    def expect(self, message: AddressedMessage, batch: Confirmed, position: int) -> None:
         """Register the next message written. Its result in ``batch`` is None, Returned or Nacked."""
         self._tag += 1
         self._unconfirmed[self._tag] = _Expected(message, batch, position)

@@ -14,7 +14,7 @@ from babelgate.brokers.connect import SharedConnect
 from babelgate.brokers.errors import failure_for_each
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelGone
-from babelgate.brokers.rabbitmq.confirms import Batch, Nacked, Returned, Unconfirmed
+from babelgate.brokers.rabbitmq.confirms import Confirmed, Nacked, Returned, Unconfirmed
 from babelgate.brokers.rabbitmq.connection import AmqpConnection
 from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.management import ManagementClient, QueueCounts
@@ -139,7 +139,7 @@ class ConfirmedPublisher:
             # The broker may have blocked publishers since the first check.
             self._check_blocked()
             outcomes: list[Outcome] = [None] * len(messages)
-            written: list[tuple[list[int], Batch]] = []
+            written: list[tuple[list[int], Confirmed]] = []
             for lane, channel in channels.items():
                 chosen = [index for index, each in enumerate(lanes) if each == lane]
                 try:
