@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.header_rules import header_refusal
 from babelgate.errors import BabelgateError, BodyTooLarge, BrokerError, BrokerUnavailable, OutcomeUnknown
 
 ErrorKind = type[BabelgateError]
+Each = TypeVar("Each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,14 @@ def nothing_written(error: BrokerError) -> BrokerError:
 def failure_for_each(error: BabelgateError, count: int) -> list[Any]:
     """``count`` times ``error``, without its frames: the outcomes of a call that failed for all of its items."""
     return [error.without_frames()] * count
+
+
+async def for_each(call: Awaitable[Sequence[Each]], count: int) -> Sequence[Each | BabelgateError]:
+    """The outcomes of ``call``, one for each of ``count`` items. Its error is the outcome of all of them."""
+    try:
+        return await call
+    except BabelgateError as error:
+        return failure_for_each(error, count)
 
 
 def too_large(message: Outgoing, excess: int, broker: str) -> BabelgateError:

@@ -22,7 +22,7 @@ from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
-from babelgate.gateway.settle import Settler, check, needs_receiver
+from babelgate.gateway.settle import Settler, check, way_of
 from babelgate.observe.events import Event, Observe
 from babelgate.runtime import turns
 
@@ -123,14 +123,15 @@ class Forwarding:
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = runtime.route
         is_anywhere = route.capabilities.ack_scope == "anywhere"
-        is_kept = route.capabilities.lease_bound_to is not None
+        is_kept = runtime.held is not None
         adopted: dict[str, Lease] = {}
         """The leases of other receivers that are settled here."""
 
         def owner(token: str, request: Request) -> str:
             try:
                 lease = self._sealer.open(token, route.queue)
-                if not is_anywhere or needs_receiver(route, lease, request, self._clock()):
+                way, delay = way_of(route, lease, request)
+                if runtime.lease_manager.needs_receiver(way, lease.handle, lease.deadline, delay):
                     return lease.receiver
             except Exception:
                 # Settling it here gives the same error as the result of the token.

@@ -17,7 +17,7 @@ from babelgate.gateway.broker_calls import TokenOutcome
 from babelgate.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
-from babelgate.leases.manager import FailedDelivery
+from babelgate.leases.manager import FailedDelivery, Way
 from babelgate.observe.events import Event, Observe
 from babelgate.runtime import turns
 
@@ -107,10 +107,8 @@ class Settler:
         exhausted: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):
-            if dead_letters(route, lease, nack):
-                exhausted.append(position)
-            else:
-                by_delay[_delay(route, lease, nack)].append(position)
+            way, delay = way_of(route, lease, nack)
+            (exhausted if way == "dead_letter" else by_delay[delay]).append(position)
         by_position: dict[int, TokenOutcome] = {}
         for delay, positions in by_delay.items():
             release = partial(_release, runtime, nack, delay)
@@ -169,33 +167,19 @@ def check(route: Route, settlement: Settlement) -> None:
         route.lease_seconds(extend.lease_seconds)
 
 
-def dead_letters(route: Route, lease: Lease, request: Nack | Reject | Extend | None) -> bool:
-    """Whether ``request`` (None: an ack) dead-letters the message: a reject, or a nack of the last attempt."""
-    if isinstance(request, Nack):
-        return request.failed and lease.attempts + 1 >= route.policy.max_attempts
-    return isinstance(request, Reject)
-
-
-def needs_receiver(route: Route, lease: Lease, request: Nack | Reject | Extend | None, now: int) -> bool:
-    """Whether ``request`` (None: an ack) needs the process that received the message, on a broker on which any process
-    can settle: it has the body, and where the gateway keeps the leases, it knows whether the lease goes on beyond the
-    deadline in its token. Some deliveries belong to its connection. ``now``: Unix ms."""
-    if not route.acks_anywhere(lease.handle):
-        return True
-    is_kept = route.capabilities.lease_bound_to is not None
-    if is_kept and lease.deadline <= now:
-        return True
-    if dead_letters(route, lease, request):
-        return not route.dead_letters_natively
-    if not is_kept:
-        return False
-    if isinstance(request, Nack):
-        return not request.failed or not route.releases_natively(_delay(route, lease, request))
-    return isinstance(request, Extend)
-
-
-def _delay(route: Route, lease: Lease, nack: Nack) -> float:
-    return route.policy.backoff(lease.attempts + 1) if nack.delay_seconds is None else nack.delay_seconds
+def way_of(route: Route, lease: Lease, request: Nack | Reject | Extend | None) -> tuple[Way, float]:
+    """What ``request`` (None: an ack) does to the lease, and the delay of a release in seconds."""
+    match request:
+        case None:
+            return "ack", 0
+        case Extend():
+            return "extend", 0
+        case Nack(failed=False):
+            return "give_back", 0
+        case Nack() if (attempts := lease.attempts + 1) < route.policy.max_attempts:
+            delay = request.delay_seconds
+            return "release", route.policy.backoff(attempts) if delay is None else delay
+    return "dead_letter", 0
 
 
 def _handles(leases: Sequence[Lease]) -> list[str]:

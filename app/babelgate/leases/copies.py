@@ -7,7 +7,7 @@ broker has to say that the delivery is still this process's: another consumer ma
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,7 +23,7 @@ from babelgate.brokers.binding import (
     Outgoing,
     PublishesDeadLetters,
 )
-from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.errors import for_each
 from babelgate.brokers.ports import ConnectionBroker, LeasingBroker
 from babelgate.brokers.route import BrokerRoute
 from babelgate.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown
@@ -40,22 +40,19 @@ async def unproven(
     """The deliveries of which the broker has not just said that they are this process's: the reason, by handle.
 
     LeaseLost where the broker has taken it back; another error where it has not answered. ``expired``: no consumer has
-    just asked for an end of the lease here. One may have acked at another process then, where any can, and the broker
-    has to answer in any case.
+    just asked for an end of the lease here. One may have acked at another process then, where any can.
+
+    A broker that keeps the leases answers by an extend, which lasts for the time of a copy.
     """
-    native = route.native
+    native, capabilities = route.native, route.capabilities
     handles = [held.handle for held in originals]
-    proofs: Sequence[Outcome]
-    try:
-        if expired and route.capabilities.ack_scope == "anywhere":
-            seconds = route.binding.timeout_seconds * 2
-            ends = await route.offering(LeasingBroker).extend(native, handles, seconds)
-            proofs = [None if isinstance(end, int) else end for end in ends]
-        else:
-            proofs = await route.offering(ConnectionBroker).prove(native, handles)
-    except BabelgateError as error:
-        proofs = failure_for_each(error, len(handles))
-    return {handle: proof for handle, proof in zip(handles, proofs, strict=True) if proof is not None}
+    call: Awaitable[Sequence[int | Outcome]]
+    if capabilities.lease_bound_to is None or (expired and capabilities.ack_scope == "anywhere"):
+        call = route.offering(LeasingBroker).extend(native, handles, route.binding.timeout_seconds * 2)
+    else:
+        call = route.offering(ConnectionBroker).prove(native, handles)
+    proofs = zip(handles, await for_each(call, len(handles)), strict=True)
+    return {handle: proof for handle, proof in proofs if isinstance(proof, BabelgateError)}
 
 
 def unconfirmed(route: BrokerRoute) -> OutcomeUnknown:
@@ -169,9 +166,10 @@ async def _replace_all(
     to_dead: bool,
 ) -> Sequence[Outcome]:
     """Replace each of ``originals`` with its ``copy``, in native batches."""
-    outcomes: dict[str, Outcome] = {}
-    if not proven:
-        outcomes |= await unproven(route, [held for held, _ in originals])
+    # The body of what another process received is not here.
+    outcomes: dict[str, Outcome] = {held.handle: LeaseLost() for held, _ in originals if held.adopted}
+    if not proven and (kept := [held for held, _ in originals if not held.adopted]):
+        outcomes |= await unproven(route, kept)
     left = [each for each in originals if each[0].handle not in outcomes]
     for chunk in batches(left, route.capabilities.max_batch, BATCH_BYTES, [_size(each) for each in left]):
         copies = await turns.mapped(copy, chunk, size=_size)
@@ -191,31 +189,24 @@ async def _replace(
     route: BrokerRoute, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
 ) -> Sequence[Outcome]:
     write = route.offering(PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
-    outcomes: list[Outcome] = [LeaseLost() if held.later is None else unconfirmed(route) for held in originals]
+    outcomes: list[Outcome] = [unconfirmed(route) if held.is_copying else LeaseLost() for held in originals]
     # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
     outstanding = route.outstanding([held.handle for held in originals])
-    written = [at for at, is_out in enumerate(outstanding) if is_out and originals[at].later is None]
+    written = [at for at, is_out in enumerate(outstanding) if is_out and not originals[at].is_copying]
     if not written:
         return outcomes
-    answers: Sequence[Outcome]
-    try:
-        answers = await write(route.native, [copies[position] for position in written])
-    except BabelgateError as error:
-        answers = failure_for_each(error, len(written))
+    answers = await for_each(write(route.native, [copies[position] for position in written]), len(written))
     confirmed: list[int] = []
     for position, outcome in zip(written, answers, strict=True):
         outcomes[position] = outcome
         if isinstance(outcome, OutcomeUnknown):
-            originals[position].unsure, originals[position].later = True, outcome.later
+            originals[position].copy = outcome.later or "unsure"
         if outcome is None:
-            originals[position].copied = True
+            originals[position].copy = "made"
             confirmed.append(position)
     if confirmed:
-        acked: Sequence[Outcome]
-        try:
-            acked = await route.binding.ack(route.native, [originals[position].handle for position in confirmed])
-        except BabelgateError as error:
-            acked = failure_for_each(error, len(confirmed))
+        handles = [originals[position].handle for position in confirmed]
+        acked = await for_each(route.binding.ack(route.native, handles), len(handles))
         for position, outcome in zip(confirmed, acked, strict=True):
             outcomes[position] = outcome
     return outcomes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -25,6 +25,10 @@ class FailedDelivery(Struct, frozen=True):
     failure: LastFailure
 
 
+Way = Literal["ack", "release", "give_back", "dead_letter", "extend"]
+"""How a lease ends or goes on: the method of the same name."""
+
+
 class LeaseManager(Protocol):
     """Ends and extends the leases of one queue. A call has at most as many items as the broker's native batch.
 
@@ -38,6 +42,11 @@ class LeaseManager(Protocol):
     @property
     def held(self) -> int | None:
         """Number of leases that this process keeps; None where the broker keeps them."""
+
+    def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
+        """Whether the process that received a delivery has to do it: it has the connection, or the body, or knows
+        whether the lease goes on after the ``deadline`` of its token (Unix ms). ``delay_seconds``: of a release.
+        """
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         """Start the leases of reserved deliveries; returns the deliveries with their deadlines."""

@@ -8,7 +8,7 @@ from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, 
 from babelgate.brokers.ports import LeasingBroker
 from babelgate.brokers.route import BrokerRoute
 from babelgate.errors import BabelgateError
-from babelgate.leases.manager import FailedDelivery
+from babelgate.leases.manager import FailedDelivery, Way
 
 
 class BrokerLeaseManager:
@@ -20,6 +20,9 @@ class BrokerLeaseManager:
     def __init__(self, route: BrokerRoute) -> None:
         self._route = route
         self._binding, self._native = route.binding, route.native
+
+    def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
+        return not self._route.acks_anywhere(handle)
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         return deliveries

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Set
-from functools import partial
-from typing import TypeVar
+from collections.abc import Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from babelgate import envelope
-from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome
-from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome
 from babelgate.brokers.ports import LeasingBroker
 from babelgate.brokers.route import BrokerRoute
 from babelgate.clock import Clock, steady_ms
 from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
-from babelgate.leases.copies import publish_again, publish_dead_letters, unconfirmed, unproven
-from babelgate.leases.manager import LEASE_EXPIRED, FailedDelivery
+from babelgate.leases.copies import unconfirmed, unproven
+from babelgate.leases.manager import LEASE_EXPIRED, Way
+from babelgate.leases.settling import TableLeaseManager, outcomes_by_handle
 from babelgate.leases.table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
 
 log = get_logger(__name__)
-
-Request = TypeVar("Request", LastFailure, DeadLetterRequest)
-"""Why a message is replaced by a copy."""
 
 EXPIRING = 100
 """Maximum leases of one queue expired per batch, so that losing many consumers at once causes no unbounded burst of
@@ -46,12 +41,11 @@ class _ExpiredAttempt(Struct, frozen=True):
     is_copied: bool = False
 
 
-class ProcessLeaseManager:
+class ProcessLeaseManager(TableLeaseManager):
     """For brokers that keep no lease of a given duration: this process keeps deadlines and bodies.
 
-    An operation that the broker lacks is replaced by a copy: publish it, wait for the confirm, ack the original. A
-    process that stops before the ack leaves the message twice; it is never lost. An expired lease is a failed attempt.
-    Where the broker lets any process settle, this one settles for the others, too, as far as that needs no body.
+    An expired lease is a failed attempt. Where the broker lets any process settle, this one settles for the others,
+    too, as far as that needs no body.
 
     Deadlines are by ``steady_clock``; ``clock`` is that of ``lease_expires_at``.
     """
@@ -66,26 +60,32 @@ class ProcessLeaseManager:
         observe: Observe,
         steady_clock: Clock = steady_ms,
     ) -> None:
-        self._route = route
-        self._binding, self._native = route.binding, route.native
+        self._shared = route.capabilities.ack_scope == "anywhere"
+        table = LeaseTable(broker_usage, steady_clock, route.outstanding, self._due, shared=self._shared)
+        super().__init__(route, table)
         self._max_attempts = max_attempts
         self._limits = limits
         self._clock = clock
         self._steady_clock = steady_clock
         self._observe = observe
-        self._shared = route.capabilities.ack_scope == "anywhere"
-        self._table = LeaseTable(broker_usage, steady_clock, route.outstanding, self._due, shared=self._shared)
         self._expiring: asyncio.Task[None] | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether leases are held or being expired."""
-        return len(self._table) > 0 or self._expiring is not None
+        return super().busy or self._expiring is not None
 
     @property
     def held(self) -> int:
         """Number of leases held."""
         return len(self._table)
+
+    def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
+        route = self._route
+        if not route.acks_anywhere(handle) or deadline <= self._clock():
+            return True
+        if way == "dead_letter":
+            return not route.dead_letters_natively
+        return way != "ack" and not (way == "release" and route.releases_natively(delay_seconds))
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         since, length = self._steady_clock(), round(lease_seconds * 1000)
@@ -94,28 +94,6 @@ class ProcessLeaseManager:
         for delivery in kept:
             self._table.hold(delivery, since, since + length)
         return kept
-
-    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._table.settle(handles, self._ack, acking=True)
-
-    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
-        failures = {each.handle: each.failure for each in failed}
-
-        async def again(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            return await self._again([(held, failures[held.handle]) for held in claimed], delay_seconds)
-
-        return await self._table.settle([each.handle for each in failed], again)
-
-    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._table.settle(handles, self._give_back)
-
-    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        by_handle = {letter.handle: letter for letter in letters}
-
-        async def move(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            return await self._dead_letter([(held, by_handle[held.handle]) for held in claimed])
-
-        return await self._table.settle([letter.handle for letter in letters], move)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
         found = await self._table.find(handles)
@@ -133,10 +111,7 @@ class ProcessLeaseManager:
     async def idle(self) -> None:
         if self._expiring is not None:
             await asyncio.wait([self._expiring])
-        await self._table.idle()
-
-    def close(self) -> None:
-        self._table.close()
+        await super().idle()
 
     async def expire(self) -> None:
         """End all leases past their deadline: each is a failed attempt, and its message becomes available again.
@@ -146,9 +121,9 @@ class ProcessLeaseManager:
         facts: dict[str, Facts] = {}
 
         async def end_expired(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            copied = [held for held in claimed if held.copied]
-            outcomes = await _outcomes_by_handle(copied, self._ack(copied)) if copied else {}
-            left = [held for held in claimed if not held.copied]
+            copied = [held for held in claimed if held.is_copied]
+            outcomes = await outcomes_by_handle(copied, self._ack(copied)) if copied else {}
+            left = [held for held in claimed if not held.is_copied]
             for held in left:
                 held.expired = True
             inspected = await turns.mapped(self._inspected, left, size=lambda held: len(held.delivery.body))
@@ -200,31 +175,6 @@ class ProcessLeaseManager:
         self._table.prolong(held, now + length)
         return self._clock() + length
 
-    async def _ack(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-        return await self._binding.ack(self._native, [held.handle for held in claimed])
-
-    async def _give_back(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-        return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
-
-    def _copies(self, held: HeldLease, delay_seconds: float) -> bool:
-        """Whether a retry after ``delay_seconds`` is a copy."""
-        return held.delivery.is_uncounted or not self._route.releases_natively(delay_seconds)
-
-    async def _again(
-        self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float, *, proven: bool = False
-    ) -> Sequence[Outcome]:
-        native = [held for held, _ in failed if not self._copies(held, delay_seconds)]
-        outcomes: dict[str, Outcome] = {}
-        if native:
-            handles = [held.handle for held in native]
-            release = self._binding.release(self._native, handles, delay_seconds, failed=True)
-            outcomes |= await _outcomes_by_handle(native, release)
-        copied = [each for each in failed if each[0].handle not in outcomes]
-        if copied:
-            publish = partial(publish_again, self._route, delay_seconds=delay_seconds, proven=proven)
-            outcomes |= await _outcomes_by_handle([held for held, _ in copied], _of_those_held(copied, publish))
-        return [outcomes[held.handle] for held, _ in failed]
-
     async def _end_expired(
         self, claimed: Sequence[HeldLease], known: Sequence[Facts]
     ) -> tuple[dict[str, Outcome], Set[str]]:
@@ -243,21 +193,23 @@ class ProcessLeaseManager:
         if copied:
             outcomes |= await unproven(self._route, copied, expired=True)
         unanswered = {handle for handle, error in outcomes.items() if not isinstance(error, LeaseLost)}
-        outcomes |= {held.handle: unconfirmed(self._route) for held in claimed if held.later is not None}
-        left = [each for each in expired if each.attempts and each.held.handle not in outcomes and not each.held.unsure]
+        outcomes |= {held.handle: unconfirmed(self._route) for held in claimed if held.is_copying}
+        left = [
+            each for each in expired if each.attempts and each.held.handle not in outcomes and each.held.copy is None
+        ]
         if failed := [each for each in left if not each.is_last]:
             reasons = [(each.held, LastFailure(each.attempts, LEASE_EXPIRED, expired=True)) for each in failed]
-            outcomes |= await _outcomes_by_handle([each.held for each in failed], self._again(reasons, 0, proven=True))
+            outcomes |= await outcomes_by_handle([each.held for each in failed], self._again(reasons, 0, proven=True))
         if last := [each for each in left if each.is_last]:
-            outcomes |= await _outcomes_by_handle([each.held for each in last], self._dead_letter_expired(last))
+            outcomes |= await outcomes_by_handle([each.held for each in last], self._dead_letter_expired(last))
         waiting = unanswered | {handle for handle, each in outcomes.items() if isinstance(each, OutcomeUnknown)}
         rest = [
             held
             for held in claimed
-            if outcomes.get(held.handle, LeaseLost) is not None and not held.copied and held.handle not in waiting
+            if outcomes.get(held.handle, LeaseLost) is not None and not held.is_copied and held.handle not in waiting
         ]
         if rest:
-            outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
+            outcomes |= await outcomes_by_handle(rest, self._give_back(rest))
         for held in claimed:
             held.deadline = self._steady_clock() + TRY_AGAIN_MS
         return outcomes, unanswered
@@ -268,7 +220,7 @@ class ProcessLeaseManager:
         attempts, route = facts.attempts + 1, self._route
         is_last = route.releases_natively(0) and attempts >= self._max_attempts
         is_copied = not route.dead_letters_natively if is_last else self._copies(held, 0)
-        return _ExpiredAttempt(held, facts, attempts, is_last, is_copied and held.later is None)
+        return _ExpiredAttempt(held, facts, attempts, is_last, is_copied and not held.is_copying)
 
     async def _dead_letter_expired(self, last: Sequence[_ExpiredAttempt]) -> Sequence[Outcome]:
         """Dead-letter deliveries whose last attempt has ended by expiry."""
@@ -297,31 +249,3 @@ class ProcessLeaseManager:
         if received is None:
             return Facts(size=len(delivery.body))
         return self._route.reconciled(delivery, received)[1]
-
-    async def _dead_letter(
-        self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]], *, proven: bool = False
-    ) -> Sequence[Outcome]:
-        if self._route.dead_letters_natively:
-            dead_letters = self._route.offering(DeadLetters)
-            return await dead_letters.dead_letter(self._native, [letter for _, letter in letters])
-        return await _of_those_held(letters, partial(publish_dead_letters, self._route, proven=proven))
-
-
-async def _of_those_held(
-    requests: Sequence[tuple[HeldLease, Request]],
-    act: Callable[[Sequence[tuple[HeldLease, Request]]], Awaitable[Sequence[Outcome]]],
-) -> Sequence[Outcome]:
-    """One outcome each: that of ``act``, which needs the body, and LeaseLost where another process has it."""
-    held = [each for each in requests if not each[0].adopted]
-    outcomes = iter(await act(held) if held else ())
-    return [LeaseLost() if lease.adopted else next(outcomes) for lease, _ in requests]
-
-
-async def _outcomes_by_handle(held: Sequence[HeldLease], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
-    """The outcomes of ``call`` by handle. An error of ``call`` applies to all."""
-    outcomes: Sequence[Outcome]
-    try:
-        outcomes = await call
-    except BabelgateError as error:
-        outcomes = failure_for_each(error, len(held))
-    return {each.handle: outcome for each, outcome in zip(held, outcomes, strict=True)}

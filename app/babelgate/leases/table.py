@@ -7,11 +7,12 @@ import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Literal
 
 from babelgate.brokers.binding import Delivery, Outcome
-from babelgate.brokers.errors import failure_for_each
+from babelgate.brokers.errors import for_each
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, LeaseLost, OutcomeUnknown
+from babelgate.errors import LeaseLost, OutcomeUnknown
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.cache import Cache
 
@@ -45,27 +46,26 @@ class BrokerUsage:
 class HeldLease:
     """The lease of a delivery, the ``number``-th of its queue, from ``since`` to ``deadline`` (by :func:`steady_ms`).
 
-    ``adopted``: another process received the delivery, so its body is not here. ``copied``: a copy of the message has
-    been published, and ``deadline`` is the time of the next attempt to ack the original. ``unsure``: the broker did not
-    confirm a copy, which may exist, so that no other one is published. ``later``: the outcome of its write, which goes
-    on; the original stays here until it is known. ``expired``: the lease is over, and
+    ``adopted``: another process received the delivery, so its body is not here. ``expired``: the lease is over, and
     ``deadline`` is the time of the next attempt to return the delivery to the broker. ``reported``: and its end was
     reported.
+
+    ``copy`` of the message: ``made``, and ``deadline`` is the time of the next attempt to ack the original; ``unsure``,
+    the broker did not confirm one, which may exist, so that an expiry publishes no other; or the outcome of its write,
+    which goes on, so that the original stays here until it is known.
     """
 
     __slots__ = (
         "acking",
         "adopted",
         "claim",
-        "copied",
+        "copy",
         "deadline",
         "delivery",
         "expired",
-        "later",
         "number",
         "reported",
         "since",
-        "unsure",
     )
 
     def __init__(self, delivery: Delivery, number: int, since: int, deadline: int) -> None:
@@ -76,9 +76,7 @@ class HeldLease:
         self.claim: PendingSettle | None = None
         self.acking = False
         self.adopted = False
-        self.copied = False
-        self.unsure = False
-        self.later: PendingSettle | None = None
+        self.copy: Literal["made", "unsure"] | PendingSettle | None = None
         self.expired = False
         self.reported = False
 
@@ -87,9 +85,19 @@ class HeldLease:
         """The handle of the delivery."""
         return self.delivery.handle
 
+    @property
+    def is_copied(self) -> bool:
+        """Whether a copy of the message is confirmed."""
+        return self.copy == "made"
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether a copy of the message is being written."""
+        return isinstance(self.copy, asyncio.Future)
+
     def is_over(self, now: int) -> bool:
         """Whether the lease has passed its deadline at ``now``."""
-        return self.expired or self.copied or self.deadline <= now
+        return self.expired or self.is_copied or self.deadline <= now
 
 
 class LeaseTable:
@@ -250,27 +258,23 @@ class LeaseTable:
             self._timer = None
 
     async def _end(self, claimed: Sequence[HeldLease], act: EndLeases) -> Sequence[Outcome]:
-        outcomes: Sequence[Outcome]
         try:
-            try:
-                outcomes = await act(claimed)
-            except BabelgateError as error:
-                outcomes = failure_for_each(error, len(claimed))
+            outcomes = await for_each(act(claimed), len(claimed))
             outstanding = self._outstanding([held.handle for held in claimed])
             for held, outcome, is_out in zip(claimed, outcomes, outstanding, strict=True):
                 claim, held.claim = held.claim, None
                 assert claim is not None
                 # A broker that keeps the leases delivers an original again that stays beside its copy.
-                if outcome is None or held.adopted or not is_out or (held.copied and self._late):
+                if outcome is None or held.adopted or not is_out or (held.is_copied and self._late):
                     self._drop(held)
                     if outcome is None and (held.acking or self._shared):
                         self._usage.ended.keep(held.handle, held.acking)
-                elif held.copied:
+                elif held.is_copied:
                     self.prolong(held, self._clock() + TRY_AGAIN_MS)
                 else:
                     self._watch(held)
-                if held.later is not None:
-                    held.later.add_done_callback(partial(self._learn, held))
+                if isinstance(held.copy, asyncio.Future):
+                    held.copy.add_done_callback(partial(self._learn, held))
                 claim.set_result(outcome)
             return outcomes
         finally:
@@ -286,13 +290,11 @@ class LeaseTable:
 
     def _learn(self, held: HeldLease, later: PendingSettle) -> None:
         """The outcome of a copy is known: the original is acked now, or may be copied again."""
-        if held.later is not later:
+        if held.copy is not later:
             return
         outcome = later.result()
-        held.later = None
-        held.copied = outcome is None
-        held.unsure = isinstance(outcome, OutcomeUnknown)
-        if held.copied and held.claim is None and self._held.get(held.handle) is held:
+        held.copy = "made" if outcome is None else "unsure" if isinstance(outcome, OutcomeUnknown) else None
+        if outcome is None and held.claim is None and self._held.get(held.handle) is held:
             self.prolong(held, self._clock())
 
     def _adopted(self, handle: str) -> HeldLease:
