@@ -2,17 +2,20 @@
 # `make test-fast` tests in a minute and a half: units, HTTP, and the contract on SQLite and Redis. `make test-all` has every test.
 PYTHON ?= python3
 BIN := .venv/bin
-# Where Debian has it; its /usr/sbin is not in everybody's path.
-RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 PARALLEL := --numprocesses 6 --dist loadscope --no-loadscope-reorder
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 BROKERS := artemis kafka pulsar rabbitmq redis servicebus sqlite sqs
+# Those that Maven fetches.
+FETCHED := artemis kafka pulsar sqs
+# What builds the client of Artemis, where it has to be built.
+COMPILER := cc=gcc,libc6-dev,python3-dev
+VENV = $(shell $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo python3-venv)
 CLIENTS := csharp go java php python typescript
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
+.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps fetched-brokers kafka-classes pulsar-classes conformance test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -30,7 +33,7 @@ install: .venv/installed ## install what the gateway needs in .venv
 
 .venv/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || .ci/packages python3-venv
+	@.ci/packages $(VENV)
 	$(PYTHON) -m venv .venv
 
 # A lock file or pyproject.toml that changed installs again; otherwise nothing is asked of a registry.
@@ -40,6 +43,7 @@ install: .venv/installed ## install what the gateway needs in .venv
 	@touch $@
 
 .venv/installed-dev: requirements-dev.txt .venv/installed
+	@.ci/packages $(COMPILER)
 	$(PIP) --require-hashes -r requirements-dev.txt
 	@touch $@
 
@@ -58,8 +62,7 @@ test-all: test-all-deps ## run every test
 	$(BIN)/pytest $(PARALLEL) -m "not repeated" $(ARGS)
 
 test-fast: .venv/installed-dev ## run units, HTTP, and the contract on SQLite and Redis
-	@command -v redis-server >/dev/null || .ci/packages redis-server
-	@command -v openssl >/dev/null || .ci/packages openssl
+	@.ci/packages $(call PACKAGES,redis) openssl=openssl
 	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
 
 # The lines and branches of the product that `make test` reaches, in all processes that it starts. Whether a test passes is
@@ -76,44 +79,49 @@ coverage: test-deps ## measure what `make test` covers, by package
 lint-api: test-all-deps ## check the OpenAPI document with linters and generators
 	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
 
-# Debian's brokers, and those that Maven fetches, which run on Java. Maven fetches one at a time: several share its repository.
+# Debian's brokers, and those that Maven fetches, which run on Java.
 broker-deps: .venv/installed-dev ## install the brokers
+	@.ci/packages $(call PACKAGES,$(BROKERS))
 	$(call BROKER_DEPS,$(BROKERS))
 
 # $(1): kinds of brokers. SQLite has no server, and the emulator of Azure Service Bus is a part of the tests.
+PACKAGES = $(if $(filter redis,$(1)),redis-server=redis-server) \
+	$(if $(filter rabbitmq,$(1)),rabbitmq-server=rabbitmq-server) \
+	$(if $(filter $(FETCHED),$(1)),java=openjdk-17-jre-headless mvn=maven)
+
+# Maven fetches one broker after the other, because they share its repository. What their first start writes, so that the
+# next ones are faster, needs Python's packages.
 define BROKER_DEPS
-	$(if $(filter redis,$(1)),@command -v redis-server >/dev/null || .ci/packages redis-server)
-	$(if $(filter rabbitmq,$(1)),@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server)
-	$(if $(filter artemis kafka pulsar sqs,$(1)),$(call JAVA_DEPS))
-	$(if $(filter artemis,$(1)),@$(BIN)/python -m tests.brokers.artemis.server)
+	$(if $(filter $(FETCHED),$(1)),@$(PYTHON) -m tests.harness.archives $(filter $(FETCHED),$(1)))
 	$(if $(filter kafka,$(1)),@$(BIN)/python -m tests.brokers.kafka.server)
-	$(if $(filter sqs,$(1)),@$(BIN)/python -m tests.brokers.sqs.elasticmq)
 	$(if $(filter pulsar,$(1)),@$(BIN)/python -m tests.brokers.pulsar.server)
 endef
 
 define JAVA_DEPS
-	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
-	@command -v mvn >/dev/null || .ci/packages maven
+	@.ci/packages javac=openjdk-17-jdk-headless mvn=maven
 endef
 
 # What `make test` needs beside that: HAProxy, certificates, what the README's lines need, and the official conformance suite.
-test-deps: broker-deps ## install what `make test` needs
-	@command -v openssl >/dev/null || .ci/packages openssl
-	@command -v curl >/dev/null && command -v jq >/dev/null || .ci/packages curl jq
-	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
-	$(BIN)/python -m tests.harness.conformance
+# All packages of Debian come first and at once; then brokers and Python's packages at the same time.
+test-deps: ## install what `make test` needs
+	@.ci/packages $(VENV) $(COMPILER) $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy ip=iproute2
+	@$(MAKE) --no-print-directory --jobs 2 kafka-classes pulsar-classes conformance
+
+fetched-brokers:
+	@$(PYTHON) -m tests.harness.archives $(FETCHED)
+
+kafka-classes pulsar-classes: %-classes: fetched-brokers .venv/installed-dev
+	@$(BIN)/python -m tests.brokers.$*.server
+
+conformance: .venv/installed-dev
+	@$(BIN)/python -m tests.harness.conformance
 
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
 # of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
 # API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
 test-all-deps: test-deps ## install what `make test-all` needs
-	@command -v go >/dev/null || .ci/packages golang-go
-	@command -v npm >/dev/null || .ci/packages nodejs npm
-	@command -v chromium >/dev/null || .ci/packages chromium
-	@command -v prometheus >/dev/null || .ci/packages prometheus
-	@command -v etcd >/dev/null || .ci/packages etcd-server
-	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
-		.ci/packages buildah podman runc uidmap mmdebstrap
+	@.ci/packages go=golang-go npm=nodejs,npm chromium=chromium prometheus=prometheus etcd=etcd-server \
+		javac=openjdk-17-jdk-headless buildah=buildah,runc,uidmap podman=podman mmdebstrap=mmdebstrap
 	$(BIN)/python -m tests.official.programs
 	$(BIN)/python -m tools.compose
 	$(BIN)/python -m tools.helm
@@ -199,6 +207,7 @@ servicebus-emulator: .venv/installed-dev ## start an emulator of Azure Service B
 
 # The same without containers, until Ctrl-C. ARGS="redis kafka": only these brokers.
 up-local: .venv/installed-dev ## start gateway, brokers and Prometheus without containers
+	@.ci/packages $(call PACKAGES,$(or $(filter $(BROKERS),$(ARGS)),$(BROKERS)))
 	$(call BROKER_DEPS,$(or $(filter $(BROKERS),$(ARGS)),$(BROKERS)))
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@$(BIN)/python -m tools.up_local $(ARGS)

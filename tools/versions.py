@@ -38,7 +38,7 @@ def rows() -> list[list[str]]:
         ["Amazon SQS", f"moto {_locked('moto')}", EVERY, "what ElasticMQ does not have"],
         ["Azure Service Bus", "–", EVERY, "on [an emulator](servicebus.md#the-emulator-of-this-repository)"],
         ["Apache Kafka", _of_pom("kafka"), EVERY, ""],
-        ["Apache Pulsar", _found("tests/brokers/pulsar/server.py", r"server-distribution:([\d.]+):"), EVERY, ""],
+        ["Apache Pulsar", _found("tests/harness/archives.py", r"server-distribution:([\d.]+):"), EVERY, ""],
         ["ActiveMQ Artemis", _found("tests/brokers/artemis/pom.xml", r"<artemis.version>([\d.]+)<"), EVERY, ""],
         ["Apache Spark", _locked("pyspark"), "all tests of the pipeline", "on Python 3.11 and Java 17"],
     ]

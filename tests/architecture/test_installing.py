@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -19,14 +21,14 @@ FROM_AN_INDEX = re.compile(
 )
 """No index, registry or chart repository has anything of this project yet: a command names a path."""
 PACKAGES = {
-    "artemis": {"openjdk-17-jdk-headless", "maven"},
-    "kafka": {"openjdk-17-jdk-headless", "maven"},
-    "pulsar": {"openjdk-17-jdk-headless", "maven"},
+    "artemis": {"openjdk-17-jre-headless", "maven"},
+    "kafka": {"openjdk-17-jre-headless", "maven"},
+    "pulsar": {"openjdk-17-jre-headless", "maven"},
     "rabbitmq": {"rabbitmq-server"},
     "redis": {"redis-server"},
     "servicebus": set(),
     "sqlite": set(),
-    "sqs": {"openjdk-17-jdk-headless", "maven"},
+    "sqs": {"openjdk-17-jre-headless", "maven"},
 }
 LANGUAGES = {
     "csharp": {"nodejs", "npm"},
@@ -49,17 +51,44 @@ def commands(*arguments: str) -> str:
 
 
 def installed(text: str) -> set[str]:
-    """Debian's packages that these commands install where they are missing, beside that of a new ``.venv``."""
-    found = {name for names in re.findall(r"\.ci/packages ([^\n|&]+)", text) for name in names.split()}
-    return found - {"python3-venv"}
+    """Debian's packages that these commands install where they are missing, beside those of a new ``.venv``."""
+    words = {word for line in re.findall(r"\.ci/packages ([^\n|&]+)", text) for word in line.split()}
+    found = {name for word in words for name in word.rpartition("=")[2].split(",")}
+    return found - {"python3-venv", "gcc", "libc6-dev", "python3-dev"}
 
 
 @pytest.mark.parametrize("kind", PACKAGES)
 def test_up_local_installs_the_brokers_that_are_asked_for(kind: str) -> None:
     text = commands("up-local", f"ARGS={kind} --port 9000")
     assert installed(text) == PACKAGES[kind] | {"prometheus"}
-    fetched = re.findall(r"-m tests\.brokers\.(\w+)", text)
+    fetched = re.findall(r"-m tests\.harness\.archives (\w+)", text)
     assert fetched == ([kind] if kind in ("artemis", "kafka", "pulsar", "sqs") else [])
+
+
+def test_what_the_tests_need_is_installed_at_once() -> None:
+    """One run of apt; then Python's packages and the brokers at the same time."""
+    text = commands("test-deps")
+    first = text.splitlines()[0]
+    assert installed(first) == set().union(*PACKAGES.values()) | {"openssl", "curl", "jq", "haproxy", "iproute2"}
+    assert " --jobs 2 " in text.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "lacks"),
+    [
+        ("a-package", "a-package"),
+        ("id=nothing a-program=a-package,another tr=nothing", "a-package another"),
+        ("id=nothing tr=nothing", None),
+    ],
+)
+def test_a_package_is_installed_where_its_program_is_missing(given: str, lacks: str | None, tmp_path: Path) -> None:
+    """Without apt-get its name is only said."""
+    for program in ("id", "tr"):
+        (tmp_path / program).symlink_to(shutil.which(program) or "")
+    command = ["/bin/sh", ".ci/packages", *given.split()]
+    ran = subprocess.run(command, cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert ran.returncode == 0
+    assert ran.stderr == (f"Missing here: {lacks}. Install with: sudo apt-get install {lacks}\n" if lacks else "")
 
 
 def test_without_names_all_brokers_are_installed() -> None:

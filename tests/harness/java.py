@@ -16,24 +16,10 @@ from typing import Any
 from tests.harness.ci import missing
 from tests.harness.local import free_port, suspend
 
-BROKERS = Path(__file__).resolve().parents[2] / ".brokers"
-"""Programs of brokers, a folder for each: fetched once by ``make broker-deps``; the tests only read them."""
-
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _READY_SECONDS = 300.0
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """Options of the virtual machine for a server that starts fast and needs few processors."""
-
-
-def fetch_jars(pom: Path, home: Path) -> None:
-    """Let Maven copy the jars that ``pom`` names, and theirs, to ``home``; nothing where that was done before."""
-    kept = home / "pom.xml"
-    if not kept.exists() or kept.read_bytes() != pom.read_bytes():
-        shutil.rmtree(home, ignore_errors=True)
-        command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), _COPY, "-DincludeScope=runtime"]
-        subprocess.run([*command, f"-DoutputDirectory={home}"], check=True)
-        shutil.copyfile(pom, kept)
 
 
 def archive_of(home: Path) -> Path:
@@ -53,11 +39,12 @@ def archived(home: Path) -> Sequence[str]:
 
 
 def archive_classes(home: Path, server: Callable[[Path], JavaServer]) -> None:
-    """Write the archive of a server when it has started once; nothing where that was done before. Takes 20 s.
+    """Write the archive of a server when it has started once; nothing where that was done before, and without Java or
+    the server. Takes 20 s.
 
     A busy machine may give it too little time: then starts take as long as before, and standard error says so.
     """
-    if not archive_of(home).exists():
+    if home.exists() and shutil.which("java") and not archive_of(home).exists():
         with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as folder:
             made = Path(folder) / "classes.jsa"
             running = server(Path(folder))

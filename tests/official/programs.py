@@ -20,11 +20,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.brokers.artemis.server import HOME as ARTEMIS
-from tests.brokers.kafka.server import HOME as KAFKA
-from tests.brokers.pulsar.server import HOME as PULSAR
+from tests.harness.archives import ARTEMIS, BROKERS, KAFKA, PULSAR, fetch_jars
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, fetch_jars, java
+from tests.harness.java import SMALL, java
 from tests.harness.world import LIMIT_SECONDS
 
 _SOURCES = Path(__file__).parent

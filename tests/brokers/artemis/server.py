@@ -1,25 +1,20 @@
 """A real Artemis server, which stores what it confirms before it does.
 
-``python -m tests.brokers.artemis.server`` lets Maven fetch it once, and compiles its main class; the tests only read.
+tests/harness/archives.py fetches it.
 """
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.harness.archives import ARTEMIS
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, JavaServer, fetch_jars, java
+from tests.harness.java import SMALL, JavaServer, java
 from tests.harness.local import free_port
-
-HOME = BROKERS / "artemis"
-
-_MAIN = Path(__file__).with_name("ArtemisMain.java")
 
 _CONFIGURATION = """<configuration xmlns="urn:activemq">
  <core xmlns="urn:activemq:core">
@@ -125,11 +120,11 @@ class ArtemisServer(JavaServer):
         return f"artemis://127.0.0.1:{self.port}/"
 
     def command(self) -> Sequence[str]:
-        if not HOME.exists():
-            missing(self.title, "fetch it with: python -m tests.brokers.artemis.server")
+        if not ARTEMIS.exists():
+            missing(self.title, "fetch it with: python -m tests.harness.archives artemis")
         memory = ("-Xms64m", "-Xmx384m")
         settings = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        program = ["-cp", f"{HOME}:{HOME}/*", "ArtemisMain", str(self._configuration)]
+        program = ["-cp", f"{ARTEMIS}:{ARTEMIS}/*", "ArtemisMain", str(self._configuration)]
         return [java(), *SMALL, *memory, settings, *self._arguments, *program]
 
     def answers(self) -> bool:
@@ -153,16 +148,3 @@ def artemis_server() -> Iterator[ArtemisServer]:
             yield server
         finally:
             server.kill()
-
-
-def fetch() -> None:
-    """Fetch the jars and compile the program, unless that was done."""
-    fetch_jars(Path(__file__).with_name("pom.xml"), HOME)
-    kept = HOME / _MAIN.name
-    if not kept.exists() or kept.read_bytes() != _MAIN.read_bytes():
-        subprocess.run(["javac", "-cp", f"{HOME}/*", "-d", str(HOME), str(_MAIN)], check=True)
-        shutil.copyfile(_MAIN, kept)
-
-
-if __name__ == "__main__":
-    fetch()

@@ -1,6 +1,6 @@
 """A real Kafka server: one node that is broker and controller.
 
-``python -m tests.brokers.kafka.server`` lets Maven fetch it once; the tests only read it.
+``python -m tests.brokers.kafka.server`` writes the archive of its classes, once; tests/harness/archives.py fetches it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tests.harness.archives import KAFKA
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, JavaServer, archive_classes, archived, fetch_jars, java
+from tests.harness.java import SMALL, JavaServer, archive_classes, archived, java
 from tests.harness.local import free_port
-
-HOME = BROKERS / "kafka"
-"""The jars of the server, and of the client for Java."""
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -109,14 +107,14 @@ class KafkaServer(JavaServer):
         return f"kafka://127.0.0.1:{self.port}/"
 
     def command(self) -> Sequence[str]:
-        if not HOME.exists():
-            missing(self.title, "fetch it with: python -m tests.brokers.kafka.server")
+        if not KAFKA.exists():
+            missing(self.title, "fetch it with: python -m tests.harness.archives kafka")
         settings = f"-Dlog4j2.configurationFile={self._logging}"
-        program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{HOME}/*"]
+        program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{KAFKA}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
             subprocess.run([java(), *program, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
-        options = archived(HOME) if self.options is None else self.options
+        options = archived(KAFKA) if self.options is None else self.options
         return [java(), *options, *program, "kafka.Kafka", str(self._properties)]
 
     def answers(self) -> bool:
@@ -146,5 +144,4 @@ def kafka(
 
 
 if __name__ == "__main__":
-    fetch_jars(Path(__file__).with_name("pom.xml"), HOME)
-    archive_classes(HOME, KafkaServer)
+    archive_classes(KAFKA, KafkaServer)

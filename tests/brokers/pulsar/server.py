@@ -1,13 +1,10 @@
 """A real Pulsar server: one process with the broker, its bookie and its metadata, which keep their data on disk.
 
-``python -m tests.brokers.pulsar.server`` lets Maven fetch it once; the tests only read it.
+``python -m tests.brokers.pulsar.server`` writes the archive of its classes, once; tests/harness/archives.py fetches it.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import tempfile
 import urllib.error
 import urllib.request
@@ -15,13 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.harness.archives import PULSAR
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, JavaServer, archive_classes, archived, java
+from tests.harness.java import SMALL, JavaServer, archive_classes, archived, java
 from tests.harness.local import free_port
-
-HOME = BROKERS / "pulsar"
-_ARTIFACT = "org.apache.pulsar:pulsar-server-distribution:4.0.8:tar.gz:bin"
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 _SETTINGS = {
     "bindAddress": "127.0.0.1",
@@ -66,8 +60,8 @@ class PulsarServer(JavaServer):
         return f"pulsar://127.0.0.1:{self.port}/?admin_url=http://127.0.0.1:{self.web_port}"
 
     def command(self) -> Sequence[str]:
-        if not HOME.exists():
-            missing(self.title, "fetch it with: python -m tests.brokers.pulsar.server")
+        if not PULSAR.exists():
+            missing(self.title, "fetch it with: python -m tests.harness.archives pulsar")
         configuration = self.directory / "standalone.conf"
         settings = {
             **_SETTINGS,
@@ -75,7 +69,7 @@ class PulsarServer(JavaServer):
             "webServicePort": str(self.web_port),
             **self._settings,
         }
-        given = (HOME / "conf" / "standalone.conf").read_text().splitlines()
+        given = (PULSAR / "conf" / "standalone.conf").read_text().splitlines()
         kept = [line for line in given if line.partition("=")[0] not in settings]
         configuration.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in settings.items())]) + "\n")
         log = self.directory / "log4j2.properties"
@@ -85,9 +79,9 @@ class PulsarServer(JavaServer):
         )
         opened = [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED]
         return [
-            *(java(), *SMALL, *(archived(HOME) if self.options is None else self.options), *_MEMORY, *opened),
+            *(java(), *SMALL, *(archived(PULSAR) if self.options is None else self.options), *_MEMORY, *opened),
             *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={log}"),
-            *("-cp", f"{HOME}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
+            *("-cp", f"{PULSAR}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(configuration), "-nfw", "-nss", "--num-bookies", "1"),
             *("--metadata-dir", str(self.directory / "metadata"), "--bookkeeper-dir", str(self.directory / "bookies")),
             *("--bookkeeper-port", str(self._bookie_port)),
@@ -119,22 +113,5 @@ def pulsar_server(settings: Mapping[str, str] | None = None, token: str | None =
             server.kill()
 
 
-def fetch() -> None:
-    """Let Maven fetch the distribution, and unpack it; nothing where that was done before."""
-    if (HOME / "lib").exists():
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        command = ["mvn", "--quiet", "--batch-mode", _COPY, f"-Dartifact={_ARTIFACT}"]
-        subprocess.run([*command, f"-DoutputDirectory={directory}"], check=True)
-        (archive,) = Path(directory).iterdir()
-        unpacked = Path(directory) / "unpacked"
-        shutil.unpack_archive(archive, unpacked, filter="data")
-        (found,) = unpacked.iterdir()
-        HOME.parent.mkdir(exist_ok=True)
-        shutil.rmtree(HOME, ignore_errors=True)
-        shutil.move(os.fspath(found), HOME)
-
-
 if __name__ == "__main__":
-    fetch()
-    archive_classes(HOME, PulsarServer)
+    archive_classes(PULSAR, PulsarServer)

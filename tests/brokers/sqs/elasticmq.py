@@ -1,6 +1,6 @@
 """A real ElasticMQ server, which keeps its messages in a file.
 
-``python -m tests.brokers.sqs.elasticmq`` lets Maven fetch it once; the tests only read it.
+tests/harness/archives.py fetches it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.harness.archives import ELASTICMQ
 from tests.harness.ci import missing
-from tests.harness.java import BROKERS, SMALL, JavaServer, ServerProcess, fetch_jars, java
+from tests.harness.java import SMALL, JavaServer, ServerProcess, java
 from tests.harness.local import free_port
 from tests.harness.proxy import Relay
-
-_HOME = BROKERS / "elasticmq"
 
 _CONFIGURATION = """
 include classpath("application.conf")
@@ -30,7 +29,7 @@ rest-stats {{ enabled = false }}
 generate-node-address = false
 queues-storage {{ enabled = false }}
 messages-storage {{
-  enabled = true
+  enabled = {durable}
   driver-class-name = "org.h2.Driver"
   uri = "jdbc:h2:{directory}/messages;WRITE_DELAY=0"
   username = ""
@@ -67,25 +66,26 @@ class ElasticMq(SqsServer, JavaServer):
 
     title = "ElasticMQ"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, durable: bool = True) -> None:
         JavaServer.__init__(self, directory)
         self._server_port = server_port = free_port()
         self._relay = Relay(self.port, server_port)
         self._queues: set[str] = set()
         """The queues that there were when it was killed."""
         self._configuration = directory / "elasticmq.conf"
-        self._configuration.write_text(_CONFIGURATION.format(port=server_port, directory=directory))
+        settings = {"port": server_port, "directory": directory, "durable": str(durable).lower()}
+        self._configuration.write_text(_CONFIGURATION.format(**settings))
 
     def __getstate__(self) -> Mapping[str, Any]:
         """Another process has no relay: it does not end the service."""
         return {**super().__getstate__(), "port": self._server_port, "_relay": None}
 
     def command(self) -> Sequence[str]:
-        if not _HOME.exists():
-            missing(self.title, "fetch it with: python -m tests.brokers.sqs.elasticmq")
+        if not ELASTICMQ.exists():
+            missing(self.title, "fetch it with: python -m tests.harness.archives sqs")
         memory = ("-Xms48m", "-Xmx3g")
         settings = f"-Dconfig.file={self._configuration}"
-        return [java(), *SMALL, *memory, settings, "-cp", f"{_HOME}/*", "org.elasticmq.server.Main"]
+        return [java(), *SMALL, *memory, settings, "-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main"]
 
     def answers(self) -> bool:
         # It answers before it has read which queues there are.
@@ -133,16 +133,12 @@ def answers(port: int) -> bool:
 
 
 @contextmanager
-def elasticmq() -> Iterator[ElasticMq]:
-    """A running server in a directory that goes with it."""
+def elasticmq(durable: bool = True) -> Iterator[ElasticMq]:
+    """A running server in a directory that goes with it. One that is not ``durable`` keeps nothing there."""
     with tempfile.TemporaryDirectory(prefix="babelgate-elasticmq-") as directory:
-        server = ElasticMq(Path(directory))
+        server = ElasticMq(Path(directory), durable)
         server.start()
         try:
             yield server
         finally:
             server.close()
-
-
-if __name__ == "__main__":
-    fetch_jars(Path(__file__).with_name("pom.xml"), _HOME)

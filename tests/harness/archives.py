@@ -1,0 +1,94 @@
+"""Brokers that Maven fetches into ``.brokers``, once: ``python3 -m tests.harness.archives kafka pulsar``.
+
+It needs Python's standard library alone, so that it can run while packages are being installed. A broker that cannot be
+fetched is a line on standard error: its tests find it missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+_TESTS = Path(__file__).resolve().parents[1]
+BROKERS = _TESTS.parent / ".brokers"
+"""Programs of brokers, a folder for each: the tests only read them."""
+ARTEMIS, ELASTICMQ, KAFKA, PULSAR = (BROKERS / name for name in ("artemis", "elasticmq", "kafka", "pulsar"))
+
+_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+_PULSAR = "org.apache.pulsar:pulsar-server-distribution:4.0.8:tar.gz:bin"
+_ARTEMIS_MAIN = _TESTS / "brokers" / "artemis" / "ArtemisMain.java"
+_JAVAC = ("java", "--module", "jdk.compiler/com.sun.tools.javac.Main")
+"""The compiler is in what Debian calls a runtime environment; the program of that name is not."""
+
+
+def fetch_jars(pom: Path, home: Path) -> None:
+    """Let Maven copy the jars that ``pom`` names, and theirs, to ``home``; nothing where that was done before."""
+    kept = home / "pom.xml"
+    if not kept.exists() or kept.read_bytes() != pom.read_bytes():
+        shutil.rmtree(home, ignore_errors=True)
+        _maven("copy-dependencies", "--file", str(pom), "-DincludeScope=runtime", f"-DoutputDirectory={home}")
+        shutil.copyfile(pom, kept)
+
+
+def fetch(kind: str) -> bool:
+    """Whether a kind of broker is here; it is fetched where it is not."""
+    try:
+        _FETCHES[kind]()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"{kind} cannot be fetched: {error}", file=sys.stderr)
+        return False
+    return True
+
+
+def _maven(goal: str, *arguments: str) -> None:
+    subprocess.run(["mvn", "--quiet", "--batch-mode", f"{_PLUGIN}:{goal}", *arguments], check=True)
+
+
+def _fetch_jars_of(kind: str, home: Path) -> None:
+    fetch_jars(_TESTS / "brokers" / kind / "pom.xml", home)
+
+
+def _fetch_artemis() -> None:
+    """Fetch its jars, and compile the program that starts it."""
+    _fetch_jars_of("artemis", ARTEMIS)
+    kept = ARTEMIS / _ARTEMIS_MAIN.name
+    if not kept.exists() or kept.read_bytes() != _ARTEMIS_MAIN.read_bytes():
+        subprocess.run([*_JAVAC, "-cp", f"{ARTEMIS}/*", "-d", str(ARTEMIS), str(_ARTEMIS_MAIN)], check=True)
+        shutil.copyfile(_ARTEMIS_MAIN, kept)
+
+
+def _fetch_pulsar() -> None:
+    """Fetch its distribution, and unpack it."""
+    if (PULSAR / "lib").exists():
+        return
+    BROKERS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BROKERS) as directory:
+        _maven("copy", f"-Dartifact={_PULSAR}", f"-DoutputDirectory={directory}")
+        (archive,) = Path(directory).iterdir()
+        unpacked = Path(directory) / "unpacked"
+        unpacked.mkdir()
+        # Python's own way to unpack an archive with care came with 3.11.4; Debian 12 has 3.11.2.
+        subprocess.run(["tar", "--extract", "--no-same-owner", "--file", archive, "--directory", unpacked], check=True)
+        (found,) = unpacked.iterdir()
+        shutil.rmtree(PULSAR, ignore_errors=True)
+        shutil.move(os.fspath(found), PULSAR)
+
+
+_FETCHES: Mapping[str, Callable[[], None]] = {
+    "artemis": _fetch_artemis,
+    "kafka": partial(_fetch_jars_of, "kafka", KAFKA),
+    "pulsar": _fetch_pulsar,
+    "sqs": partial(_fetch_jars_of, "sqs", ELASTICMQ),
+}
+"""By kind of broker. One after the other: they share Maven's repository."""
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:] or _FETCHES:
+        fetch(each)
