@@ -52,12 +52,15 @@ class Servers:
         self._directory = directory
         self._shared = shared
         self._lent: dict[str, sharing.Lent | None] = {}
-        self._running: dict[Callable[..., Any], Any] = {}
-        """This process' server of each ``serve``: variants of a broker may be served differently."""
+        self._running: dict[tuple[Callable[..., Any], bool], Any] = {}
+        """This process' server of each ``serve``, by whether it is durable: variants of a broker may be served
+        differently."""
 
-    def server(self, broker: type[Broker]) -> Any:
+    def server(self, broker: type[Broker], durable: bool = True) -> Any:
         """The running server of a broker that is not embedded, for the test that runs. What it confirmed survives a
-        kill."""
+        kill; without ``durable`` that may be otherwise where it saves much."""
+        if not durable and broker.costs_durability:
+            return self._own(broker, durable=False)
         if broker.kind not in sharing.KINDS or not sharing.shares(_test()):
             return self._own(broker)
         return self._find_shared(broker) or sharing.Lent(self._own(broker))
@@ -66,19 +69,20 @@ class Servers:
         """The server of a broker as the last test left it; None before its first use."""
         if sharing.shares(_test()) and (lent := self._lent.get(broker.kind)) is not None:
             return lent
-        return self._running.get(broker.serve)
+        return self._running.get((broker.serve, True))
 
-    def broker(self, variant: Variant, directory: Path) -> Broker:
+    def broker(self, variant: Variant, directory: Path, durable: bool = True) -> Broker:
         """A running broker. An embedded one keeps its data in ``directory``."""
-        return variant.on(directory if variant.broker.embedded else self.server(variant.broker))
+        return variant.on(directory if variant.broker.embedded else self.server(variant.broker, durable))
 
-    def _own(self, broker: type[Broker]) -> Any:
+    def _own(self, broker: type[Broker], durable: bool = True) -> Any:
+        key = broker.serve, durable
         with ci.starting(broker.kind):
-            if broker.serve not in self._running:
-                serving = broker.serve(self._directory(broker.kind), durable=True)
-                self._running[broker.serve] = self._stack.enter_context(serving)
-            self._running[broker.serve].ensure()
-        return self._running[broker.serve]
+            if key not in self._running:
+                serving = broker.serve(self._directory(broker.kind), durable=durable)
+                self._running[key] = self._stack.enter_context(serving)
+            self._running[key].ensure()
+        return self._running[key]
 
     def _find_shared(self, broker: type[Broker]) -> sharing.Lent | None:
         if self._shared is None or broker.serve is not SHARED[broker.kind].serve:

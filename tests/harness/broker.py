@@ -38,6 +38,7 @@ class Broker(ABC):
     - ``embedded``: it runs in the gateways' own processes, so restarting it means restarting them.
     - ``queue_options``: the options of an ordinary route.
     - ``impatient``: broker options that shorten its time-outs.
+    - ``costs_durability``: its server takes several times the CPU where what it confirmed survives a kill.
 
     What a user meets of a broker is in its capabilities. Only tests need to know the rest:
 
@@ -55,6 +56,7 @@ class Broker(ABC):
     embedded: ClassVar[bool] = False
     merges_equal_bodies: ClassVar[bool] = False
     repeats_writes: ClassVar[bool] = False
+    costs_durability: ClassVar[bool] = False
     spare_seconds: ClassVar[float] = 0
     crowd: ClassVar[int] = 1000
     far_delay: ClassVar[float] = 3600.5

@@ -74,7 +74,7 @@ def collected() -> Iterator[list[Any]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-        gc.unfreeze()
+        # All stays frozen: the collections of the tests that follow would look at all that pytest has collected.
         gc.enable()
 
 

@@ -54,7 +54,7 @@ def over_a_server(
     """All queues in a broker with a server."""
     directory = tmp_path_factory.mktemp("gateway")
     # A busy machine takes seconds to receive 24 MiB.
-    broker = servers.broker(request.param, directory)
+    broker = servers.broker(request.param, directory, durable=False)
     config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 30}}, "default": broker.route()}
     with _watched(directory, config) as gateway:
         yield gateway

@@ -76,14 +76,15 @@ class SqsBroker(ServerBroker):
     kind = "sqs"
     sample = "sqs://us-east-1"
     name = "aws"
+    costs_durability = True
     spare_seconds = 3
     far_delay = 1.5
     impatient: Mapping[str, Any] = {"long_poll_seconds": 1}
     server: ElasticMq
 
     @staticmethod
-    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:
-        return elasticmq()
+    def serve(directory: Path, *, durable: bool = True) -> AbstractContextManager[Any]:
+        return elasticmq(durable)
 
     def carries(self, body: bytes) -> bool:
         """A body is a text of at least one character, without most control characters."""
@@ -138,6 +139,7 @@ def _write(queue: str, fields: Mapping[str, Any], message: Mapping[str, Any]) ->
 class MotoBroker(SqsBroker):
     """Standard queues on moto. It counts all messages of a queue several times for each that it hands out."""
 
+    costs_durability = False
     crowd = 190
     server: MotoServer  # type: ignore[assignment]
 
