@@ -2,7 +2,7 @@
 # `make test-fast` tests in a minute and a half: units, HTTP, and the contract on SQLite and Redis. `make test-all` has every test.
 PYTHON ?= python3
 BIN := .venv/bin
-PARALLEL := --numprocesses 6 --dist loadscope --no-loadscope-reorder
+PARALLEL := --dist loadscope --no-loadscope-reorder --numprocesses
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 BROKERS := artemis kafka pulsar rabbitmq redis servicebus sqlite sqs
 # Those that Maven fetches.
@@ -54,23 +54,23 @@ test test-all test-fast: export PYTHONDONTWRITEBYTECODE :=
 # servers, so that six at a time keep two cores busy; tests/harness/scheduling.py lets two of them compute. ARGS=-n0: one
 # by one.
 test: test-deps ## run what is essential of everything, on all brokers
-	$(BIN)/pytest $(PARALLEL) --only essential $(ARGS)
+	$(BIN)/pytest $(PARALLEL) 6 --only essential $(ARGS)
 
-# Every test. ARGS="--only kafka,http": what `make test` leaves out of these groups; tests/harness/groups.py has them.
+# Every test; those that are not essential wait longer, eight at a time. ARGS="--only kafka,http": what `make test` leaves out of these groups; tests/harness/groups.py has them.
 test-all: test-all-deps ## run every test
 	@$(MAKE) --no-print-directory clients ARGS=
-	$(BIN)/pytest $(PARALLEL) -m "not repeated" $(ARGS)
+	$(BIN)/pytest $(PARALLEL) 8 -m "not repeated" $(ARGS)
 
 test-fast: .venv/installed-dev ## run units, HTTP, and the contract on SQLite and Redis
 	@.ci/packages $(call PACKAGES,redis) openssl=openssl
-	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
+	$(BIN)/pytest $(PARALLEL) 6 $(FAST) $(ARGS)
 
 # The lines and branches of the product that `make test` reaches, in all processes that it starts. Whether a test passes is
 # for `make test` to say: measured code is slower.
 coverage: test-deps ## measure what `make test` covers, by package
 	@mkdir -p .coverage
 	$(BIN)/coverage erase
-	-$(BIN)/coverage run -m pytest $(PARALLEL) --only essential $(ARGS)
+	-$(BIN)/coverage run -m pytest $(PARALLEL) 6 --only essential $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o .coverage/report.json
 	@$(BIN)/python -m tools.coverage_report .coverage/report.json

@@ -59,7 +59,8 @@ def _fetch_artemis() -> None:
     _fetch_jars_of("artemis", ARTEMIS)
     kept = ARTEMIS / _ARTEMIS_MAIN.name
     if not kept.exists() or kept.read_bytes() != _ARTEMIS_MAIN.read_bytes():
-        subprocess.run([*_JAVAC, "-cp", f"{ARTEMIS}/*", "-d", str(ARTEMIS), str(_ARTEMIS_MAIN)], check=True)
+        jars = ":".join(map(str, ARTEMIS.glob("*.jar")))
+        subprocess.run([*_JAVAC, "-cp", jars, "-d", str(ARTEMIS), str(_ARTEMIS_MAIN)], check=True)
         shutil.copyfile(_ARTEMIS_MAIN, kept)
 
 

@@ -70,6 +70,9 @@ ESSENTIAL = (
 NOT_ESSENTIAL = ("browser", "prometheus", "slow")
 """Marks of tests that ``make test`` leaves out, unless :data:`ESSENTIAL` names them."""
 
+_LEFT_OUT = re.compile(rf"\bmark\.({'|'.join((*NOT_ESSENTIAL, 'repeated'))})\b".encode())
+"""In the text of a file of which ``make test`` leaves out some test."""
+
 AFFECTED: Mapping[str, Iterable[str]] = {
     ".ci/": (),
     ".dockerignore": ("image",),
@@ -167,6 +170,13 @@ def is_essential(item: pytest.Item) -> bool:
     return "::" in beginning or not any(item.get_closest_marker(name) for name in NOT_ESSENTIAL)
 
 
+@cache
+def is_essential_file(path: str) -> bool:
+    """Whether ``make test`` runs all tests of a file. Half of all tests are in such files."""
+    beginning = longest(dict.fromkeys(ESSENTIAL), path)
+    return beginning is not None and beginning.endswith("/") and not _LEFT_OUT.search((ROOT / path).read_bytes())
+
+
 def _variant_of(item: pytest.Item) -> Variant | None:
     """The first variant of a broker that a test takes."""
     callspec = getattr(item, "callspec", None)
@@ -189,14 +199,20 @@ class Selection:
         """Whether a file may have tests of the selection."""
         if self.essential:
             return path.startswith(tuple(each.partition("::")[0] for each in ESSENTIAL))
-        if longest(TESTS, path) is None:
+        if longest(TESTS, path) is None or is_essential_file(path):
             return False
         return bool(self.shards) or not self.groups.isdisjoint(groups_of(path))
 
     def takes(self, item: pytest.Item) -> bool:
-        """Whether a test is of the selection."""
-        if self.essential or is_essential(item):
-            return self.essential and is_essential(item)
+        """Whether a test is of the selection. A KeyError for one that no selection has."""
+        if is_essential(item):
+            return self.essential
+        if is_essential_file(item.nodeid.partition("::")[0]):
+            raise KeyError(
+                f"{item.nodeid} is left out of `make test` by a mark that the text of its file does not show"
+            )
+        if self.essential:
+            return False
         shard = zlib.crc32(item.nodeid.rpartition("::")[0].encode()) % SHARDS + 1
         return group_of(item) in self.groups or shard in self.shards
 

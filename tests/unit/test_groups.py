@@ -115,3 +115,20 @@ def test_variants_that_a_file_does_not_show_are_refused():
     )
     with pytest.raises(KeyError, match=r"tests/e2e/test_readme\.py takes variants"):
         groups.group_of(cast(pytest.Item, item))
+
+
+@pytest.mark.parametrize("path", ["tests/http/test_problems.py", "tests/unit/test_groups.py"])
+def test_a_file_that_make_test_runs_whole_is_read_for_it_alone(path):
+    assert Selection("essential").reads(path)
+    assert not Selection(",".join(GROUPS)).reads(path) and not Selection("1/8").reads(path)
+
+
+def test_a_mark_that_a_file_does_not_show_is_refused():
+    """No selection would have the test."""
+    item = SimpleNamespace(
+        nodeid="tests/http/test_problems.py::test_it", get_closest_marker=lambda name: name == "slow" or None
+    )
+    with pytest.raises(KeyError, match=r"tests/http/test_problems\.py::test_it is left out of `make test`"):
+        Selection("essential").takes(cast(pytest.Item, item))
+    assert not groups.is_essential_file("tests/http/test_stalls.py")
+    assert not groups.is_essential_file("tests/brokers/redis/test_contract.py")
