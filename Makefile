@@ -15,7 +15,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps fetched-brokers kafka-classes pulsar-classes conformance test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
+.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -105,15 +105,15 @@ endef
 # All packages of Debian come first and at once; then brokers and Python's packages at the same time.
 test-deps: ## install what `make test` needs
 	@.ci/packages $(VENV) $(COMPILER) $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy ip=iproute2
-	@$(MAKE) --no-print-directory --jobs 2 kafka-classes pulsar-classes conformance
+	@$(MAKE) --no-print-directory --jobs 2 .classes-of-kafka .classes-of-pulsar .conformance
 
-fetched-brokers:
+.fetched-brokers:
 	@$(PYTHON) -m tests.harness.archives $(FETCHED)
 
-kafka-classes pulsar-classes: %-classes: fetched-brokers .venv/installed-dev
+.classes-of-kafka .classes-of-pulsar: .classes-of-%: .fetched-brokers .venv/installed-dev
 	@$(BIN)/python -m tests.brokers.$*.server
 
-conformance: .venv/installed-dev
+.conformance: .venv/installed-dev
 	@$(BIN)/python -m tests.harness.conformance
 
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
