@@ -22,3 +22,8 @@ def decode(cursor: str | None) -> int:
     if position is None:
         raise InvalidParameter(name="cursor", reason="it is not one that this queue has given")
     return position
+
+
+def moved_back(cursor: str | None, count: int) -> str | None:
+    """``cursor``, a position, after ``count`` items before it were removed."""
+    return None if cursor is None else encode(max(0, decode(cursor) - count))

@@ -10,7 +10,7 @@ from babelgate.brokers.artemis.links import Arrived
 from babelgate.brokers.artemis.message import ArtemisMessage, identity, read, selector_of
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import DeadRecord
-from babelgate.brokers.cursor import decode, encode
+from babelgate.brokers.cursor import decode, encode, moved_back
 from babelgate.runtime import turns
 
 _PAGE = 500
@@ -78,7 +78,7 @@ class ArtemisDeadLetters:
                     selector = f"{field} IN ({', '.join(map(_quoted, values))})"
                 for position in await self._take(queue, wanted, selector):
                     removed[position] = True
-        return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
+        return removed, moved_back(cursor, sum(removed))
 
     async def purge(self, queue: str) -> int:
         """Remove all ready messages; their number."""

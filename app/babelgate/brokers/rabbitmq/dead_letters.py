@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from aiormq.exceptions import ChannelNotFoundEntity
 from msgspec import Struct
 
 from babelgate.brokers.binding import DeadRecord
-from babelgate.brokers.bounded import answering
-from babelgate.brokers.cursor import decode, encode
+from babelgate.brokers.cursor import moved_back
+from babelgate.brokers.held_letters import MAX_SEARCHED, PAGE, HeldLetters
 from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
 from babelgate.brokers.rabbitmq.channel_pool import ReceivingChannel
@@ -23,19 +21,11 @@ from babelgate.brokers.rabbitmq.errors import translate
 from babelgate.brokers.rabbitmq.isolation import IsolatedChannels, purged
 from babelgate.brokers.rabbitmq.profile import Profile
 from babelgate.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
-from babelgate.errors import BabelgateError
 from babelgate.runtime import turns
-
-_LINGER_SECONDS = 1.0
-"""How long read messages stay taken for the next page; other consumers do not see them meanwhile."""
-
-_MAX_SEARCHED = 10_000
-"""Messages searched for records in one call."""
 
 _SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
 """Pauses between searches: another reader may have taken a record for a moment."""
 
-_PAGE = 100
 _REMEMBERED = 300
 """Taken messages kept in memory; of earlier ones only the tags are kept."""
 
@@ -88,12 +78,11 @@ class QueueBrowser:
     def __len__(self) -> int:
         return len(self._taken)
 
-    def remembers(self, start: int) -> bool:
-        """Whether the messages from position ``start`` on are still in memory."""
-        return start >= self._forgotten
-
-    def page(self, start: int, limit: int) -> list[TakenLetter]:
-        """At most ``limit`` taken messages from position ``start`` on."""
+    async def page(self, start: int, limit: int) -> list[TakenLetter]:
+        """At most ``limit`` messages from position ``start`` on. Raises ChannelGone."""
+        if start < self._forgotten:
+            await self.put_back()
+        await self.grow(start + limit)
         return [found for found in list(self._taken.values())[start : start + limit] if found is not None]
 
     async def grow(self, count: int) -> bool:
@@ -101,7 +90,7 @@ class QueueBrowser:
         before = len(self._taken)
         self.at_end = False
         while len(self._taken) < count and not self.at_end:
-            await self._take(min(_PAGE, count - len(self._taken)))
+            await self._take(min(PAGE, count - len(self._taken)))
         return len(self._taken) > before
 
     async def search(self, wanted: Mapping[int, TakenLetter], bound: int) -> dict[int, int]:
@@ -125,17 +114,23 @@ class QueueBrowser:
                 if not keys:
                     del missing[each.identity]
             looked = len(self._taken)
-            if not missing or looked >= bound or not await self.grow(looked + _PAGE):
+            if not missing or looked >= bound or not await self.grow(looked + PAGE):
                 break
         return found
 
-    async def remove(self, tags: Sequence[int]) -> None:
-        """Ack taken messages, and wait until the broker has read the acks. Raises ChannelGone."""
-        if tags:
-            self.channel.ack(tags)
-            for tag in tags:
+    async def remove(self, letters: Sequence[TakenLetter]) -> list[bool]:
+        """Ack messages, and wait until the broker has read the acks. Raises ChannelGone."""
+        found = await self.search(dict(enumerate(letters)), MAX_SEARCHED)
+        if found:
+            self.channel.ack(list(found.values()))
+            for tag in found.values():
                 self._forgotten -= self._taken.pop(tag) is None
             await self.channel.barrier()
+        return [index in found for index in range(len(letters))]
+
+    async def end(self) -> None:
+        """Requeue all messages, in any order."""
+        await self.channel.close()
 
     async def ready(self) -> int:
         """The number of messages that are not taken. A missing queue raises ChannelNotFoundEntity."""
@@ -197,22 +192,8 @@ class QueueBrowser:
             self._forgotten += 1
 
 
-class _DeadLetterQueue:
-    """The state of one dead-letter queue, for one operation at a time."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.users = 0
-        self.browser: QueueBrowser | None = None
-        self.timer: asyncio.TimerHandle | None = None
-
-
 class DeadLetterQueues:
-    """The dead-letter queues of one broker, read from their heads.
-
-    All readers of a queue in this process share its taken messages. They are requeued when a reader has reached the
-    end, or when no reader continues for a second.
-    """
+    """The dead-letter queues of one broker, read from their heads."""
 
     def __init__(
         self,
@@ -222,33 +203,18 @@ class DeadLetterQueues:
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         """``isolated``: the channels on which they are read and purged."""
-        self._connection = connection
         self._isolated = isolated
-        self._spawn = spawn
         self._timeout_seconds = timeout_seconds
-        self._dead_queues: dict[str, _DeadLetterQueue] = {}
-
-    def taken(self, queue: str) -> int:
-        """The number of messages of ``queue`` that are taken now."""
-        dead_queue = self._dead_queues.get(queue)
-        return len(dead_queue.browser) if dead_queue is not None and dead_queue.browser is not None else 0
+        self._held: HeldLetters[str, TakenLetter] = HeldLetters(
+            connection.broker, timeout_seconds, translate, self._resumed, spawn
+        )
+        self.taken = self._held.held
+        self.close = self._held.stop
 
     async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
-        start = decode(cursor)
-        async with self._opened(profile.dead_queue) as dead_queue:
-            browser = await self._browse(dead_queue, profile.dead_queue)
-            if browser is None:
-                return [], None
-            if not browser.remembers(start):
-                await browser.put_back()
-            await browser.grow(start + limit)
-            page = browser.page(start, limit)
-            records = await turns.mapped(partial(_record, profile), page, size=_size)
-            if browser.at_end and len(browser) <= start + limit:
-                await browser.put_back()
-                return records, None
-            return records, encode(start + len(page))
+        page, cursor = await self._held.read(profile.dead_queue, cursor, limit)
+        return await turns.mapped(partial(_record, profile), page, size=_size), cursor
 
     async def remove(
         self, profile: Profile, records: Sequence[DeadRecord], cursor: str | None
@@ -257,88 +223,34 @@ class DeadLetterQueues:
         removed = [False] * len(records)
         for pause in _SEARCHES_AFTER_SECONDS:
             await asyncio.sleep(pause)
-            async with self._opened(profile.dead_queue, writes=True) as dead_queue:
-                browser = await self._browse(dead_queue, profile.dead_queue)
-                if browser is None:
-                    break
-                wanted = {index: record.key for index, record in enumerate(records) if not removed[index]}
-                found = await browser.search(wanted, _MAX_SEARCHED)
-                await browser.remove(list(found.values()))
-                for index in found:
-                    removed[index] = True
-                if browser.at_end:
-                    await browser.put_back()
+            left = [index for index, done in enumerate(removed) if not done]
+            gone, _ = await self._held.remove(profile.dead_queue, [records[index] for index in left], None)
+            for index, done in zip(left, gone, strict=True):
+                removed[index] = done
             if all(removed):
                 break
-        return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
+        return removed, moved_back(cursor, sum(removed))
 
     async def purge(self, queue: str) -> int:
         """Remove all messages that no other consumer has taken."""
-        async with self._opened(queue, writes=True) as dead_queue:
-            browser = await self._browse(dead_queue, queue)
+        async with self._held.using(queue, writes=True) as browser:
             if browser is None:
                 return 0
             await browser.put_back()
             return await purged(await self._isolated.channel(), queue)
 
-    def close(self) -> None:
-        """Cancel the timers; closing the connection requeues all taken messages."""
-        for dead_queue in self._dead_queues.values():
-            if dead_queue.timer is not None:
-                dead_queue.timer.cancel()
-        self._dead_queues.clear()
-
-    @asynccontextmanager
-    async def _opened(self, queue: str, *, writes: bool = False) -> AsyncIterator[_DeadLetterQueue]:
-        """The state of ``queue``, for one operation; translates errors of the AMQP library."""
-        dead_queue = self._dead_queues.setdefault(queue, _DeadLetterQueue())
-        dead_queue.users += 1
-        try:
-            async with (
-                answering(self._timeout_seconds, translate, self._connection.broker, written=writes),
-                dead_queue.lock,
-            ):
-                if dead_queue.timer is not None:
-                    dead_queue.timer.cancel()
-                try:
-                    yield dead_queue
-                finally:
-                    self._linger(dead_queue, queue)
-        finally:
-            dead_queue.users -= 1
-            if not dead_queue.users and dead_queue.browser is None:
-                self._dead_queues.pop(queue, None)
-
-    async def _browse(self, dead_queue: _DeadLetterQueue, queue: str) -> QueueBrowser | None:
+    async def _resumed(self, queue: str, browser: QueueBrowser | None) -> QueueBrowser | None:
         """The browser of the queue; None for a missing queue, or one that was empty without a browser."""
-        browser = dead_queue.browser
-        if browser is None or not browser.channel.is_open:
-            dead_queue.browser = None
-            try:
+        try:
+            if browser is None or not browser.channel.is_open:
                 if not await self._isolated.ready(queue):
                     return None
-            except ChannelNotFoundEntity:
-                return None
-            channel = await self._isolated.channel()
-            browser = dead_queue.browser = QueueBrowser(channel, queue, self._timeout_seconds / 2)
-        elif not len(browser):
-            try:
+                return QueueBrowser(await self._isolated.channel(), queue, self._timeout_seconds / 2)
+            if not len(browser):
                 await browser.ready()
-            except ChannelNotFoundEntity:
-                dead_queue.browser = None
-        return dead_queue.browser
-
-    def _linger(self, dead_queue: _DeadLetterQueue, queue: str) -> None:
-        if dead_queue.browser is not None:
-            loop = asyncio.get_running_loop()
-            dead_queue.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
-
-    async def _end(self, queue: str) -> None:
-        with contextlib.suppress(BabelgateError):
-            async with self._opened(queue) as dead_queue:
-                browser, dead_queue.browser = dead_queue.browser, None
-                if browser is not None:
-                    await browser.channel.close()
+        except ChannelNotFoundEntity:
+            return None
+        return browser
 
 
 def _size(found: TakenLetter) -> int:

@@ -64,9 +64,7 @@ async def remove_dead(
     for some in batches(records, _RECORDS_PER_CALL):
         keys = [record.key for record in some]
         removed += map(bool, await server.run("dead_remove", queue.key, queue.layout.name, *keys))
-    if cursor is None:
-        return removed, None
-    return removed, cursors.encode(max(0, cursors.decode(cursor) - sum(removed)))
+    return removed, cursors.moved_back(cursor, sum(removed))
 
 
 async def purge_dead(server: Server, queue: RedisQueue) -> int:

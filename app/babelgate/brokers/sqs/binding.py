@@ -232,7 +232,7 @@ class SqsBinding:
     async def purge_dead(self, queue: NativeQueue) -> int:
         """``PurgeQueue``."""
         dead = _queue(queue).dead
-        await self._dead_letters.show_all(dead)
+        await self._dead_letters.put_back(dead)
         return await self._purge(dead)
 
     async def _delivery_limit(self, queue: SqsQueue) -> DeliveryLimit | None:
