@@ -88,7 +88,8 @@ class PulsarServer(JavaServer):
         ]
 
     def answers(self) -> bool:
-        return self.admin("brokers/health") == b"ok"
+        # It is healthy before it has made the namespace of the tests.
+        return self.admin("brokers/health") == b"ok" and self.admin("namespaces/public/default") is not None
 
     def admin(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes | None:
         """The answer of the admin interface; None where it does not answer or refuses."""

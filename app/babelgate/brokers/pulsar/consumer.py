@@ -28,6 +28,14 @@ _throttled = LogThrottle(get_logger(__name__))
 _HANDLE = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{0,6})-(\d{0,6})-([0-9a-f]+)-(\d{1,15})-(\d{1,15})", re.ASCII)
 
 
+class Extent(NamedTuple):
+    """From where to where the backlog of a subscription reaches. ``acked``: the place before its first entry, None if
+    that is not known; ``last``: the last entry of the topic."""
+
+    acked: EntryId | None
+    last: EntryId
+
+
 class Counts(NamedTuple):
     """What the broker says of a consumer. ``backlog``: entries of its subscription that are not acknowledged, those
     that are held or delayed among them; ``unacked``: messages that this consumer holds."""
@@ -111,6 +119,7 @@ class TopicConsumer:
         self.entries: dict[EntryId, Entry] = {}
         self.is_open = False
         self._id = connection.number()
+        self._is_reader = False
         self._arrived = arrived
         self._ended = ended
 
@@ -127,12 +136,14 @@ class TopicConsumer:
             rest += wire.data(17, wire.number(1, 0))
         await self._subscribe(body, rest)
 
-    async def open_reader(self, name: str) -> None:
-        """Read the topic from its beginning, by a subscription ``name`` of its own, which ends with this consumer. It
-        shows what is delayed, held or acknowledged, too. Raises PulsarError and ConnectionEnded."""
+    async def open_reader(self, name: str, first: EntryId = _BEGINNING) -> None:
+        """Read the topic from its beginning, or from an entry, by a subscription ``name`` of its own, which ends
+        with this consumer. It shows what is delayed, held or acknowledged, too. Raises PulsarError and
+        ConnectionEnded."""
+        self._is_reader = True
         self.connection.add_consumer(self._id, self)
         body = wire.text(1, self.topic) + wire.text(2, name) + wire.number(3, _EXCLUSIVE) + wire.number(4, self._id)
-        rest = wire.number(8, 0) + wire.entry_id(9, _BEGINNING)
+        rest = wire.number(8, 0) + wire.entry_id(9, first)
         await self._subscribe(body, rest)
 
     async def _subscribe(self, body: bytes, rest: bytes) -> None:
@@ -160,6 +171,14 @@ class TopicConsumer:
             wire.CONSUMER_STATS, lambda request: wire.number(1, request) + wire.number(4, self._id)
         )
         return Counts(answer.get(15, 0), answer.get(9, 0))
+
+    async def extent(self) -> Extent:
+        """Where the backlog is. The broker reads the last entry of the topic for its answer. Raises PulsarError, also
+        where it cannot read that, and ConnectionEnded."""
+        answer = await self.connection.request(
+            wire.LAST_MESSAGE_ID, lambda request: wire.number(1, self._id) + wire.number(2, request)
+        )
+        return Extent(wire.entry_id_of(answer[3]) if 3 in answer else None, wire.entry_id_of(answer[1]))
 
     async def ack(self, places: Sequence[EntryId]) -> None:
         """Acknowledge entries, which any consumer of the subscription may hold; returns after the broker's receipt.
@@ -216,7 +235,7 @@ class TopicConsumer:
             _throttled.warning("a message arrived with a wrong checksum", topic=self.topic)
             # How many permits it took is in the part that is damaged.
             self.permits = 0
-            if not known.get(3):
+            if not known.get(3) and not self._is_reader:
                 self.flow(1)
                 self.redeliver(wire.entry_id_of(known.get(2, b"")))
                 return

@@ -25,7 +25,7 @@ class QueueConsumers:
     from before. Their handles are those of no other consumers.
 
     ``ready``: messages that have arrived and are not handed out. ``waiting``: how many callers wait for one.
-    ``changed`` is called when a message arrives.
+    ``latest``: by topic, the entry that has arrived last. ``changed`` is called when a message arrives.
     """
 
     def __init__(self, client: PulsarClient, queue: PulsarQueue, changed: Callable[[], None]) -> None:
@@ -35,6 +35,7 @@ class QueueConsumers:
         self.listeners: dict[str, TopicConsumer] = {}
         self.by_number: dict[int, TopicConsumer] = {}
         self.ready: deque[Taken] = deque()
+        self.latest: dict[str, EntryId] = {}
         self.waiting = 0
         self.closed = False
         self._changed = changed
@@ -67,6 +68,28 @@ class QueueConsumers:
             raise
         self.by_number[consumer.number] = self.listeners[topic] = consumer
         return consumer
+
+    async def ask_again(self, listener: TopicConsumer) -> None:
+        """Have the broker look for messages of a topic at once, which it does when it gets a permit. Another listener
+        replaces ``listener``, with whose permits it ends; one that holds deliveries stays with its permits.
+
+        Raises PulsarError, ConnectionEnded and BabelgateError.
+        """
+        topic = listener.topic
+        if self.queue.key_shared:
+            # A change of the consumers would give keys to others. One permit more than waits is as many as may be lost.
+            if listener.permits <= self.waiting:
+                listener.flow(1)
+            return
+        if self.listeners.get(topic) is listener:
+            if listener.entries:
+                del self.listeners[topic]
+            else:
+                self.forget(listener)
+                await listener.close()
+        made = await self.listener(topic)
+        if made.permits < self.waiting:
+            made.flow(self.waiting - made.permits)
 
     async def counts(self) -> list[tuple[TopicConsumer, Counts]]:
         """What the broker says of each listener. Raises PulsarError and ConnectionEnded."""
@@ -157,6 +180,7 @@ class QueueConsumers:
 
     def _arrived(self, entry: Entry) -> None:
         consumer = entry.consumer
+        self.latest[consumer.topic] = entry.place
         until = self._acked_for_others.get((consumer.topic, entry.place)) or 0.0
         if until > asyncio.get_running_loop().time():
             if until < math.inf:

@@ -63,7 +63,8 @@ def translate(error: BaseException, broker: str, *, written: bool) -> BabelgateE
     return _ERRORS.translate(broker, error, written=written)
 
 
-def _reason(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
+    """The broker's words, as a part of a sentence."""
     if isinstance(error, PulsarError):
         name = BY_CODE.get(error.code, (f"error {error.code}",))[0]
         reason = error.message.partition("\n")[0].rpartition("Exception: ")[2].strip().rstrip(". ")
@@ -83,6 +84,6 @@ _ERRORS = ErrorMap(
         asyncio.IncompleteReadError: OutcomeUnknown,
         Exception: OutcomeUnknown,
     },
-    _reason,
+    error_reason,
     _by_content,
 )

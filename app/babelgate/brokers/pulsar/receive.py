@@ -12,10 +12,11 @@ from contextlib import suppress
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS
 from babelgate.brokers.pulsar.client import PARTITION
-from babelgate.brokers.pulsar.consumer import Entry, Taken
+from babelgate.brokers.pulsar.consumer import Entry, Taken, TopicConsumer
 from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
 from babelgate.brokers.pulsar.message import EXPIRED, ReadMessage
+from babelgate.brokers.pulsar.readable import ReadableBacklogs
 from babelgate.errors import BabelgateError, BrokerUnavailable
 from babelgate.runtime import turns
 
@@ -32,6 +33,7 @@ class PermitReceiver:
 
     def __init__(self, consumers: QueueConsumers) -> None:
         self._consumers = consumers
+        self._readable = ReadableBacklogs(consumers)
         self._generous = False
         """Whether the last reserve got as many messages as it might."""
 
@@ -95,7 +97,7 @@ class PermitReceiver:
                     continue
                 # The round trip distinguishes an empty queue from a broker that does not answer.
                 if not self._consumers.ready:
-                    await self._consumers.counts()
+                    await self._readable.prove(await self._undelivered())
             else:
                 await self._probe()
             self._consumers.pop(taken, limit)
@@ -111,13 +113,20 @@ class PermitReceiver:
         for _ in range(_PROBES):
             if self._consumers.ready:
                 return
-            left = [
-                counts.backlog - self._consumers.held(consumer.topic)
-                for consumer, counts in await self._consumers.counts()
-            ]
-            if self._consumers.ready or max(left, default=0) <= 0:
+            left = await self._undelivered()
+            if self._consumers.ready or not left:
                 return
             await self._consumers.wait(asyncio.get_running_loop().time() + _QUIET_SECONDS)
+        if not self._consumers.ready:
+            await self._readable.prove(left)
+
+    async def _undelivered(self) -> list[TopicConsumer]:
+        """The listeners whose backlog has messages that are not held here."""
+        return [
+            consumer
+            for consumer, counts in await self._consumers.counts()
+            if counts.backlog > self._consumers.held(consumer.topic)
+        ]
 
     async def _fill(self, taken: list[Taken], limit: int) -> None:
         """Take more messages that the broker has, in growing steps: permits that are left over bring messages
