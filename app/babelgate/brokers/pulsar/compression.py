@@ -5,22 +5,33 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
+import cramjam
+import lz4.block
 import zstandard
+
+MAX_BYTES = 67_108_864
+"""The most bytes of a payload, ours: a producer declares up to 4 GiB, and a broker takes 5 MiB of compressed ones
+(``maxMessageSize``, https://pulsar.apache.org/reference/#/4.0.x/config/reference-configuration-broker)."""
+
+_ERRORS = (zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError, cramjam.DecompressionError)
 
 
 def decompressed(kind: int, payload: bytes, size: int) -> bytes:
     """``payload``, which has ``size`` bytes when it is decompressed; ``kind``: CompressionType of PulsarApi.proto.
 
-    Raises ValueError for what cannot be decompressed to this size.
+    Takes little more memory than ``size`` bytes, whatever the payload says. Raises ValueError for what cannot be
+    decompressed to this size, and for a size beyond MAX_BYTES.
     """
     if kind == 0:
         return payload
     decompress = _BY_KIND.get(kind)
     if decompress is None:
         raise ValueError(f"the compression {kind} is unknown")
+    if size > MAX_BYTES:
+        raise ValueError(f"{size} bytes are more than {MAX_BYTES}")
     try:
         found = decompress(payload, size)
-    except (zlib.error, zstandard.ZstdError, IndexError) as error:
+    except _ERRORS as error:
         raise ValueError(str(error)) from error
     if len(found) != size:
         raise ValueError(f"{len(found)} bytes instead of {size}")
@@ -38,72 +49,16 @@ def _zstd(payload: bytes, size: int) -> bytes:
 
 
 def _lz4(payload: bytes, size: int) -> bytes:
-    """A block: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md"""
-    made = bytearray()
-    position = 0
-    while len(made) <= size:
-        token = payload[position]
-        position += 1
-        literals, position = _lz4_length(payload, position, token >> 4)
-        made += payload[position : position + literals]
-        position += literals
-        if position >= len(payload):
-            break
-        offset = payload[position] | payload[position + 1] << 8
-        length, position = _lz4_length(payload, position + 2, token & 15)
-        _copy(made, offset, length + 4, size)
-    return bytes(made)
-
-
-def _lz4_length(payload: bytes, position: int, length: int) -> tuple[int, int]:
-    if length == 15:
-        while True:
-            more = payload[position]
-            position += 1
-            length += more
-            if more != 255:
-                break
-    return length, position
+    """A block without a size before it."""
+    found: bytes = lz4.block.decompress(payload, uncompressed_size=size)
+    return found
 
 
 def _snappy(payload: bytes, size: int) -> bytes:
-    """A raw block: https://github.com/google/snappy/blob/main/format_description.txt"""
-    made = bytearray()
-    position = 0
-    while payload[position] > 127:
-        position += 1
-    position += 1
-    while position < len(payload) and len(made) <= size:
-        tag = payload[position]
-        position += 1
-        kind, length = tag & 3, tag >> 2
-        if kind == 0:
-            if length > 59:
-                width = length - 59
-                length = int.from_bytes(payload[position : position + width], "little")
-                position += width
-            made += payload[position : position + length + 1]
-            position += length + 1
-        elif kind == 1:
-            _copy(made, (tag >> 5) << 8 | payload[position], (length & 7) + 4, size)
-            position += 1
-        else:
-            width = 2 if kind == 2 else 4
-            _copy(made, int.from_bytes(payload[position : position + width], "little"), length + 1, size)
-            position += width
-    return bytes(made)
-
-
-def _copy(made: bytearray, offset: int, length: int, size: int) -> None:
-    """Append ``length`` bytes that stand ``offset`` bytes before the end, and may overlap what is appended."""
-    start = len(made) - offset
-    if offset == 0 or start < 0 or len(made) + length > size:
-        raise ValueError("a reference leads out of the block")
-    if offset >= length:
-        made += made[start : start + length]
-        return
-    piece = bytes(made[start:])
-    made += (piece * (length // offset + 1))[:length]
+    """A raw block, which has its size before it."""
+    if cramjam.snappy.decompress_raw_len(payload) != size:
+        raise ValueError("the block has another size")
+    return bytes(cramjam.snappy.decompress_raw(payload))
 
 
 _BY_KIND: dict[int, Callable[[bytes, int], bytes]] = {1: _lz4, 2: _zlib, 3: _zstd, 4: _snappy}
