@@ -72,6 +72,8 @@ class ElasticMq(SqsServer, JavaServer):
         self._relay = Relay(self.port, server_port)
         self._queues: set[str] = set()
         """The queues that there were when it was killed."""
+        # What need not be durable is large or much: with both compilers of Java it takes half of the CPU.
+        self._compilers = SMALL if durable else ()
         self._configuration = directory / "elasticmq.conf"
         settings = {"port": server_port, "directory": directory, "durable": str(durable).lower()}
         self._configuration.write_text(_CONFIGURATION.format(**settings))
@@ -85,7 +87,7 @@ class ElasticMq(SqsServer, JavaServer):
             missing(self.title, "fetch it with: python -m tests.harness.archives sqs")
         memory = ("-Xms48m", "-Xmx3g")
         settings = f"-Dconfig.file={self._configuration}"
-        return [java(), *SMALL, *memory, settings, "-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main"]
+        return [java(), *self._compilers, *memory, settings, "-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main"]
 
     def answers(self) -> bool:
         # It answers before it has read which queues there are.
