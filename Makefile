@@ -102,12 +102,13 @@ define JAVA_DEPS
 endef
 
 # What `make test` needs beside that: HAProxy, certificates, what the README's lines need, and the official conformance suite.
-# All packages of Debian come first and at once; then brokers and Python's packages at the same time.
+# What pip needs of Debian comes first; then all other packages and the brokers, while pip installs Python's.
 test-deps: ## install what `make test` needs
-	@.ci/packages $(VENV) $(COMPILER) $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy ip=iproute2
+	@.ci/packages $(VENV) $(COMPILER)
 	@$(MAKE) --no-print-directory --jobs 2 .classes-of-kafka .classes-of-pulsar .conformance
 
 .fetched-brokers:
+	@.ci/packages $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy ip=iproute2
 	@$(PYTHON) -m tests.harness.archives $(FETCHED)
 
 .classes-of-kafka .classes-of-pulsar: .classes-of-%: .fetched-brokers .venv/installed-dev

@@ -66,11 +66,13 @@ def test_up_local_installs_the_brokers_that_are_asked_for(kind: str) -> None:
 
 
 def test_what_the_tests_need_is_installed_at_once() -> None:
-    """One run of apt; then Python's packages and the brokers at the same time."""
-    text = commands("test-deps")
-    first = text.splitlines()[0]
-    assert installed(first) == set().union(*PACKAGES.values()) | {"openssl", "curl", "jq", "haproxy", "iproute2"}
-    assert " --jobs 2 " in text.splitlines()[1]
+    """While pip installs Python's packages, one run of apt is followed by Maven's."""
+    first, jobs, *_ = commands("test-deps").splitlines()
+    assert ".ci/packages" in first and "cc=gcc,libc6-dev,python3-dev" in first and installed(first) == set()
+    assert " --jobs 2 .classes-of-kafka .classes-of-pulsar .conformance" in jobs
+    rest, fetching = commands(".fetched-brokers").splitlines()
+    assert installed(rest) == set().union(*PACKAGES.values()) | {"openssl", "curl", "jq", "haproxy", "iproute2"}
+    assert fetching.endswith("-m tests.harness.archives artemis kafka pulsar sqs")
 
 
 @pytest.mark.parametrize(
