@@ -22,6 +22,12 @@ Report = Literal["in_flight", "delayed", "oldest_age_seconds", "expiries", "ende
 - ``queues``: the queues that other processes have used.
 """
 
+MAX_DELAY_SECONDS = 31_536_000
+"""365 days, ours: the longest delay on a broker that has no bound of its own."""
+
+MAX_LEASE_SECONDS = 43_200
+"""12 hours, ours: the longest lease on a broker that has no bound of its own."""
+
 REPORTS: frozenset[Report] = frozenset(get_args(Report))
 
 

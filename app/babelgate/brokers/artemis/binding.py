@@ -33,7 +33,7 @@ from babelgate.brokers.binding import (
     QueueStats,
 )
 from babelgate.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECONDS, answering, within
-from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
+from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, REPORTS, BrokerCapabilities
 from babelgate.brokers.connect import ConnectPause
 from babelgate.brokers.errors import too_large
 from babelgate.brokers.held import HandleSettler
@@ -46,14 +46,10 @@ from babelgate.runtime import turns
 
 _DEAD_SUFFIX = ".dlq"
 
-_MAX_DELAY_SECONDS = 31_536_000
-"""365 days, ours: Artemis has no bound for a scheduled message."""
-
 _CAPABILITIES = BrokerCapabilities(
-    max_delay_seconds=_MAX_DELAY_SECONDS,
-    max_retry_delay_seconds=_MAX_DELAY_SECONDS,
-    # 12 hours, ours: Artemis waits for an unsettled delivery as long as its link is attached.
-    max_lease_seconds=43_200,
+    max_delay_seconds=MAX_DELAY_SECONDS,
+    max_retry_delay_seconds=MAX_DELAY_SECONDS,
+    max_lease_seconds=MAX_LEASE_SECONDS,
     ack_scope="owner",
     ordering="fifo",
     native_release=True,

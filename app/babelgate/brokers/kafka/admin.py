@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from msgspec import Struct
 
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
+from babelgate.brokers.errors import translating
 from babelgate.brokers.kafka.committed import OFFSETS, CommittedOffsets, Position
 from babelgate.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
 from babelgate.brokers.kafka.options import DEAD_SUFFIX, KafkaQueue
@@ -251,10 +252,8 @@ class KafkaAdmin:
 
     def _list_topics(self, seconds: float, topic: str | None = None) -> list[str]:
         """The names of all topics, or of the one asked for."""
-        try:
+        with translating(translate, self.broker):
             return list(self._admin.list_topics(topic, timeout=seconds).topics)
-        except KafkaException as error:
-            raise translate(error, self.broker, written=False) from None
 
     async def _look_up(self, name: str) -> Topic | None:
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout_seconds)
@@ -321,12 +320,8 @@ class KafkaAdmin:
         return await within(seconds, self.broker, _awaited(asyncio.wrap_future(future)))
 
     async def _answer(self, future: Future[Any], seconds: float) -> Any:
-        try:
+        with translating(translate, self.broker):
             return await self._raw(future, seconds)
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(error, self.broker, written=False) from None
 
 
 def _id_of(described: Any) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.kafka.admin import KafkaAdmin
 from babelgate.brokers.kafka.consumer import GroupConsumer
@@ -31,9 +31,6 @@ from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock, steady_ms
 from babelgate.errors import BrokerRejected
 from babelgate.runtime import turns
-
-_MAX_LEASE_SECONDS = 43_200
-"""12 hours, ours: a record of a partition can be leased without end."""
 
 _MAX_BATCH = 500
 
@@ -104,7 +101,7 @@ class KafkaBinding:
         return BrokerCapabilities(
             max_delay_seconds=longest,
             max_retry_delay_seconds=longest,
-            max_lease_seconds=_MAX_LEASE_SECONDS,
+            max_lease_seconds=MAX_LEASE_SECONDS,
             ack_scope="owner",
             ordering="key",
             native_release=False,

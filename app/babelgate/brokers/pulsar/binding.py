@@ -12,7 +12,7 @@ from typing import Any
 
 from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Peeked, QueueStats
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.errors import translating
 from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import timeout_of
@@ -30,12 +30,6 @@ from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerRejected
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Recent
-
-_MAX_DELAY_SECONDS = 31_536_000
-"""365 days, ours: Pulsar has no bound, unless a namespace sets one."""
-
-_MAX_LEASE_SECONDS = 43_200
-"""12 hours, ours: a message belongs to its consumer without end."""
 
 _CLOSE_SECONDS = 2.0
 
@@ -92,9 +86,9 @@ class PulsarBinding:
         """A queue that is shared by key keeps the order of each key, and its messages belong to their consumer."""
         target = _queue(queue)
         return BrokerCapabilities(
-            max_delay_seconds=_MAX_DELAY_SECONDS,
-            max_retry_delay_seconds=_MAX_DELAY_SECONDS,
-            max_lease_seconds=_MAX_LEASE_SECONDS,
+            max_delay_seconds=MAX_DELAY_SECONDS,
+            max_retry_delay_seconds=MAX_DELAY_SECONDS,
+            max_lease_seconds=MAX_LEASE_SECONDS,
             ack_scope="owner" if target.key_shared else "anywhere",
             ordering="key" if target.key_shared else "none",
             native_release=False,

@@ -24,7 +24,8 @@ from babelgate.brokers.binding import (
     QueueStats,
 )
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
-from babelgate.brokers.capabilities import REPORTS, BrokerCapabilities
+from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, REPORTS, BrokerCapabilities
+from babelgate.brokers.errors import translating
 from babelgate.brokers.names import queue_names
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
@@ -44,12 +45,6 @@ from babelgate.envelope.broker_properties import WRITABLE
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, UnsupportedByBroker
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache, Recent
-
-_MAX_DELAY_SECONDS = 31_536_000
-"""365 days, ours: Service Bus has no bound for a scheduled message."""
-
-_MAX_LEASE_SECONDS = 43_200
-"""12 hours, ours: a lock can be renewed without end."""
 
 _MAX_BODY_BYTES = 104_792_064
 """100 MiB of a large message of the tier Premium, less 64 KiB for its properties. The tier and the queue decide what is
@@ -121,9 +116,9 @@ class ServiceBusBinding:
         """A queue with sessions keeps the order of each session, whose messages belong to the process that has it."""
         target = _queue(queue)
         return BrokerCapabilities(
-            max_delay_seconds=_MAX_DELAY_SECONDS,
-            max_retry_delay_seconds=_MAX_DELAY_SECONDS,
-            max_lease_seconds=_MAX_LEASE_SECONDS,
+            max_delay_seconds=MAX_DELAY_SECONDS,
+            max_retry_delay_seconds=MAX_DELAY_SECONDS,
+            max_lease_seconds=MAX_LEASE_SECONDS,
             ack_scope="owner" if target.sessions else "anywhere",
             ordering="key" if target.sessions else "none",
             native_release=True,
@@ -346,13 +341,12 @@ class ServiceBusBinding:
             hello = f"HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
         writer = None
         try:
-            context = None if settings.tls is None else settings.tls.context()
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
-            writer.write(hello)
-            if not await reader.read(1):
-                raise BrokerUnavailable(self.name, "it closed the connection at once")
-        except OSError as error:
-            raise translate(error, self.name, written=False) from error
+            with translating(translate, self.name):
+                context = None if settings.tls is None else settings.tls.context()
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                writer.write(hello)
+                if not await reader.read(1):
+                    raise BrokerUnavailable(self.name, "it closed the connection at once")
         finally:
             if writer is not None:
                 writer.transport.abort()

@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from babelgate.brokers.binding import Delivery, Outcome
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
 from babelgate.brokers.connect import CONNECT_SECONDS
+from babelgate.brokers.errors import translating
 from babelgate.brokers.servicebus.client import ServiceBusConnections
 from babelgate.brokers.servicebus.errors import translate
 from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
@@ -157,12 +158,11 @@ class QueueSessions:
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
         while (opened := await self._opened(_POLL_ACCEPT_SECONDS, mode)) is not None:
             try:
-                link = ReceiveLink(opened[0])
-                until = asyncio.get_running_loop().time() + self._connections.timeout_seconds
-                while several := await link.receive(MAX_RECEIVED, 0, until):
-                    count += len(several)
-            except Exception as error:
-                raise translate(error, self._connections.broker, written=True) from error
+                with translating(translate, self._connections.broker, written=True):
+                    link = ReceiveLink(opened[0])
+                    until = asyncio.get_running_loop().time() + self._connections.timeout_seconds
+                    while several := await link.receive(MAX_RECEIVED, 0, until):
+                        count += len(several)
             finally:
                 self._connections.close_later(*opened)
         return count

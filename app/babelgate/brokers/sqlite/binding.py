@@ -26,7 +26,7 @@ from babelgate.brokers.binding import (
     QueueStats,
 )
 from babelgate.brokers.bounded import GRACE_SECONDS, OPEN_SECONDS, PING_SECONDS
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.options import OptionMap
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.sqlite.file import DatabaseFile
@@ -52,9 +52,9 @@ from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, Out
 from babelgate.runtime import turns
 
 CAPABILITIES = BrokerCapabilities(
-    max_delay_seconds=365 * 86_400,
-    max_retry_delay_seconds=365 * 86_400,
-    max_lease_seconds=43_200,
+    max_delay_seconds=MAX_DELAY_SECONDS,
+    max_retry_delay_seconds=MAX_DELAY_SECONDS,
+    max_lease_seconds=MAX_LEASE_SECONDS,
     ack_scope="anywhere",
     ordering="fifo",
     native_release=True,

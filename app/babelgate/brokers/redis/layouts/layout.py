@@ -9,17 +9,13 @@ from typing import Protocol
 
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, Outgoing
-from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.redis.server import Server
 from babelgate.envelope import Limits
 
 MAX_ELEMENT_BYTES = 512 * 1024 * 1024
 """The server's default ``proto-max-bulk-len``: https://redis.io/docs/latest/develop/data-types/strings/"""
-
-MAX_LEASE_SECONDS = 43_200.0
-MAX_DELAY_SECONDS = 365 * 86_400.0
-"""Both bounds are ours: a longer time is taken for a mistake."""
 
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
 """A larger publish is split into several commands, so that it does not delay the other commands."""
