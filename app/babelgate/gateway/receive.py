@@ -93,10 +93,19 @@ class Receiver:
     which run in parallel to it. One reserve serves the receives with the same lease duration.
 
     A receive returns an empty list only when the broker has confirmed that the queue is empty: after its wait a receive
-    makes one more, non-blocking reserve. If the broker does not answer, its error is raised.
+    makes one more, non-blocking reserve. If the broker does not answer, its error is raised. ``return_seconds``: see
+    :data:`babelgate.runtime.turns.RETURN_SECONDS`.
     """
 
-    def __init__(self, reserve: Reserve, inspect: Inspect, hand_out: HandOut, give_back: GiveBack) -> None:
+    def __init__(
+        self,
+        reserve: Reserve,
+        inspect: Inspect,
+        hand_out: HandOut,
+        give_back: GiveBack,
+        return_seconds: float = turns.RETURN_SECONDS,
+    ) -> None:
+        self._return_seconds = return_seconds
         self._loop = asyncio.get_running_loop()
         self._reserve = reserve
         self._inspect = inspect
@@ -228,7 +237,7 @@ class Receiver:
 
     async def _gather(self) -> None:
         """Wait a moment for the receives that the last reserve served."""
-        await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
+        await turns.returned(lambda: self.waiters, self._expected, self._served_at + self._return_seconds)
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""

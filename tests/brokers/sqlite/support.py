@@ -11,6 +11,7 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 from babelgate.brokers.binding import Delivery, NativeQueue, Outgoing
+from babelgate.brokers.options import TIMEOUT_SECONDS
 from babelgate.brokers.sqlite.binding import SqliteBinding
 from babelgate.brokers.sqlite.file import DatabaseFile
 from babelgate.clock import Clock, now_ms
@@ -41,9 +42,10 @@ async def opened(
     clock: Clock = now_ms,
     prepared: Callable[[sqlite3.Connection], object] | None = None,
     busy_timeout_seconds: float = 5,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> AsyncIterator[SqliteBinding]:
     """A binding on the file; ``prepared`` gets the writer's connection before it is used."""
-    file = DatabaseFile("local", str(path), busy_timeout_seconds=busy_timeout_seconds)
+    file = DatabaseFile("local", str(path), busy_timeout_seconds=busy_timeout_seconds, timeout_seconds=timeout_seconds)
 
     def connect() -> sqlite3.Connection:
         connection = file.connect_writer()

@@ -141,7 +141,8 @@ async def test_a_disk_that_fills_up_in_a_large_batch_says_what_was_written(tmp_p
     def cramped(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA max_page_count = 8000")
 
-    async with opened(tmp_path / "q.db", prepared=cramped) as binding:
+    # A busy disk takes longer than the default for 60 MB.
+    async with opened(tmp_path / "q.db", prepared=cramped, timeout_seconds=60) as binding:
         line = Line(binding, queue)
         bodies = [b"%d:" % n + b"x" * 1_000_000 for n in range(60)]
         outcomes = await line.binding.publish(line.queue, [Outgoing(body) for body in bodies])
