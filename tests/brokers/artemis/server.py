@@ -30,7 +30,7 @@ _CONFIGURATION = """<configuration xmlns="urn:activemq">
   <large-messages-directory>{directory}/data/large</large-messages-directory>
   <security-enabled>{secured}</security-enabled>
   <jmx-management-enabled>false</jmx-management-enabled>
-  <max-disk-usage>100</max-disk-usage>
+  <max-disk-usage>{max_disk_usage}</max-disk-usage>
   <acceptors>
    <acceptor name="amqp">tcp://127.0.0.1:{port}?protocols=AMQP;useEpoll=false</acceptor>
    <acceptor name="stomp">tcp://127.0.0.1:{stomp_port}?protocols=STOMP;useEpoll=false</acceptor>
@@ -86,7 +86,7 @@ appender.console.name = console
 
 class ArtemisServer(JavaServer):
     """A server on a directory of its own. ``acceptors`` and ``settings``: more of its configuration; ``arguments`` of
-    the virtual machine."""
+    the virtual machine; ``max_disk_usage`` in percent, by default as much as may be without a warning."""
 
     title = "Artemis"
 
@@ -97,6 +97,7 @@ class ArtemisServer(JavaServer):
         acceptors: str = "",
         settings: str = "",
         secured: bool = False,
+        max_disk_usage: int = 99,
         arguments: Sequence[str] = (),
     ) -> None:
         super().__init__(directory)
@@ -111,6 +112,7 @@ class ArtemisServer(JavaServer):
                 acceptors=acceptors,
                 settings=settings,
                 secured=str(secured).lower(),
+                max_disk_usage=max_disk_usage,
             )
         )
         (directory / "log4j2.properties").write_text(_LOGGING)

@@ -148,6 +148,11 @@ class ArtemisManagement:
         found = await self._call("broker", "[]", _AMQ_Attribute="persistenceEnabled")
         return None if found is None or not found[0] else bool(found[1])
 
+    async def max_disk_usage(self) -> int | None:
+        """The share of its disk, in percent, above which the broker takes no messages; -1 for no limit."""
+        found = await self._call("broker", "[]", _AMQ_Attribute="maxDiskUsage")
+        return None if found is None or not found[0] else int(found[1])
+
     async def smallest_large(self) -> int | None:
         """The lowest ``amqpMinLargeMessageSize`` that an acceptor has, in bytes; None where none has one, or a negative
         one, with which no message is large."""

@@ -24,13 +24,23 @@ _EXPIRY = {
 """The delays in milliseconds, of which the first one that is set holds for messages without an expiry:
 https://activemq.apache.org/components/artemis/documentation/latest/message-expiry.html"""
 
+_WHOLE_DISK = 100
+"""``max-disk-usage`` in percent; -1 is no limit, either.
+https://activemq.apache.org/components/artemis/documentation/latest/paging.html#max-disk-usage"""
+
 
 async def broker_warnings(broker: str, management: ArtemisManagement) -> list[str]:
     """Sentences about the broker; empty where it may not be asked."""
-    is_persistent, smallest = await asyncio.gather(management.is_persistent(), management.smallest_large())
+    is_persistent, smallest, usage = await asyncio.gather(
+        management.is_persistent(), management.smallest_large(), management.max_disk_usage()
+    )
     found = []
     if is_persistent is False:
         found.append(f"The broker {broker!r} has persistence-enabled false: messages are lost when it stops.")
+    if usage is not None and not 0 <= usage < _WHOLE_DISK:
+        found.append(
+            f"The broker {broker!r} takes messages until its disk is full (max-disk-usage {usage}), and then stops."
+        )
     if smallest is not None and smallest < LARGE_BYTES:
         found.append(
             f"The broker {broker!r} does not count the failed attempts of messages of {smallest} bytes and more "
