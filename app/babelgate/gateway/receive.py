@@ -93,19 +93,12 @@ class Receiver:
     which run in parallel to it. One reserve serves the receives with the same lease duration.
 
     A receive returns an empty list only when the broker has confirmed that the queue is empty: after its wait a receive
-    makes one more, non-blocking reserve. If the broker does not answer, its error is raised. ``return_seconds``: see
-    :data:`babelgate.runtime.turns.RETURN_SECONDS`.
+    makes one more, non-blocking reserve. If the broker does not answer, its error is raised.
+
+    ``return_seconds``: the longest wait for receives that were served to come back.
     """
 
-    def __init__(
-        self,
-        reserve: Reserve,
-        inspect: Inspect,
-        hand_out: HandOut,
-        give_back: GiveBack,
-        return_seconds: float = turns.RETURN_SECONDS,
-    ) -> None:
-        self._return_seconds = return_seconds
+    def __init__(self, reserve: Reserve, inspect: Inspect, hand_out: HandOut, give_back: GiveBack) -> None:
         self._loop = asyncio.get_running_loop()
         self._reserve = reserve
         self._inspect = inspect
@@ -122,6 +115,7 @@ class Receiver:
         self._message_bytes = RESERVED_BYTES / MAX_RESERVED
         self._expected = 0
         """How many receives the next reserve is for, once those that the last one served are back."""
+        self.return_seconds = turns.RETURN_SECONDS
         self._served_at = -math.inf
         """Loop time at which the last reserve was handed out."""
 
@@ -237,7 +231,7 @@ class Receiver:
 
     async def _gather(self) -> None:
         """Wait a moment for the receives that the last reserve served."""
-        await turns.returned(lambda: self.waiters, self._expected, self._served_at + self._return_seconds)
+        await turns.returned(lambda: self.waiters, self._expected, self._served_at + self.return_seconds)
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""

@@ -37,8 +37,9 @@ class Source:
         self._arrived = asyncio.Event()
         self.handed_out: list[int] = []
         self.broken: Exception | None = None
-        # A busy machine may take longer than RETURN_SECONDS for the turns in which receives come back.
-        self.receiver = Receiver(self.reserve, self.admit, self.hand_out, self.give_back, return_seconds=60)
+        self.receiver = Receiver(self.reserve, self.admit, self.hand_out, self.give_back)
+        # A busy machine may take longer than usual for the turns in which receives come back.
+        self.receiver.return_seconds = 60
 
     def put(self, *numbers: int) -> None:
         self.ready += numbers
