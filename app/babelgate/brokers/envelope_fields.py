@@ -26,6 +26,7 @@ class EnvelopeFields(Struct):
     attempts: Any = 0
 
 
+_BLANK = " \t\n\v\f\r"
 _decode = msgspec.json.Decoder(EnvelopeFields).decode
 
 
@@ -36,3 +37,11 @@ def envelope_fields(body: bytes) -> tuple[EnvelopeFields, EnvelopeMeta] | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return fields, fields.meta or EnvelopeMeta()
+
+
+def unsupported_version(declared: Any) -> str | None:
+    """The schema version that a native field declares, unless it is 1 or blank; see babelqueue's version gate."""
+    if declared is None:
+        return None
+    text = declared.decode("utf-8", "replace") if isinstance(declared, bytes) else str(declared)
+    return text if text != "1" and text.strip(_BLANK) else None

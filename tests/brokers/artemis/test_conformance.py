@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from babelgate.brokers.artemis import values
+from babelgate.brokers import amqp
 from babelgate.brokers.artemis.binding import ArtemisBinding
 from babelgate.brokers.artemis.message import read
 from babelgate.brokers.binding import Outgoing
@@ -62,8 +62,8 @@ def test_schema_version_gate() -> None:
 @pytest.mark.parametrize("code", [0x50, 0x51, 0x53, 0x52, 0x54, 0x55])
 def test_whole_numbers_of_each_width_are_a_version(code: int) -> None:
     for number in (1, 2):
-        properties = values.mapping({values.string("bq_schema_version"): bytes((code, number))})
-        found = read(values.described(0x74, properties) + values.described(0x77, values.string("{}")))
+        properties = amqp.mapping({amqp.string("bq_schema_version"): bytes((code, number))})
+        found = read(amqp.described(0x74, properties) + amqp.described(0x77, amqp.string("{}")))
         assert found.version == (None if number == 1 else "2")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -79,6 +81,33 @@ class TestCredit:
         (delivery,) = await waiting
         assert (delivery.delivery_count, delivery.redelivered) == (0, False)
         assert emulator.entity(native.name)["counters"]["delivered"] == 1
+
+    async def test_a_message_costs_the_same_after_many_receives(
+        self, one: ServiceBusBinding, native: NativeQueue
+    ) -> None:
+        """Each receive once wrapped what the receive before had wrapped around the client's link."""
+
+        async def calls() -> int:
+            await one.publish(native, [outgoing()])
+            count = 0
+
+            def counted(frame: FrameType, event: str, _: object) -> None:
+                nonlocal count
+                count += event == "call" and "/brokers/servicebus/" in frame.f_code.co_filename
+
+            sys.setprofile(counted)
+            try:
+                (delivery,) = await one.reserve(native, 1, 0, 60)
+            finally:
+                sys.setprofile(None)
+            assert await one.ack(native, [delivery.handle]) == [None]
+            return count
+
+        assert await one.reserve(native, 1, 0, 60) == []
+        before = min([await calls() for _ in range(3)])
+        for _ in range(100):
+            assert await one.reserve(native, 1, 0, 60) == []
+        assert min([await calls() for _ in range(3)]) < before + 30
 
     async def test_a_receive_takes_no_more_than_it_asked_for(
         self, one: ServiceBusBinding, other: ServiceBusBinding, emulator: ServiceBusEmulator, native: NativeQueue

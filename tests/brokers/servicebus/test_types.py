@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from babelgate.brokers.servicebus.typed import typed_properties
+from babelgate.brokers.servicebus.message import AmqpMessage, read
 from tests.brokers.servicebus.harness import ServiceBusBroker
 from tests.brokers.servicebus.server import ServiceBusEmulator
 from tests.harness.world import World
@@ -91,5 +91,6 @@ async def test_each_kind_of_copy_keeps_the_types(
     "payload",
     [b"", b"\x00", b"\x00\x53\x74\xc1", b"\x00\x53\x74\xc1\x05\x02\xa1", b"\x00\x53\x74\xc1\x05\x02\xa1\x01\xff\x40"],
 )
-def test_a_malformed_message_has_none(payload: bytes) -> None:
-    assert typed_properties(payload) == {}
+def test_a_malformed_message_is_its_bytes(payload: bytes) -> None:
+    found = read(payload)
+    assert found == AmqpMessage(payload, properties=found.properties)

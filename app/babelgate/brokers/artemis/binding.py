@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from babelgate.brokers.amqp import Malformed
 from babelgate.brokers.artemis.client import ArtemisClient
 from babelgate.brokers.artemis.dead_letters import ArtemisDeadLetters
 from babelgate.brokers.artemis.errors import translate
@@ -20,7 +21,6 @@ from babelgate.brokers.artemis.management import ArtemisManagement
 from babelgate.brokers.artemis.message import ArtemisMessage, encode, read
 from babelgate.brokers.artemis.projection import projected
 from babelgate.brokers.artemis.url import ArtemisSettings, settings_of
-from babelgate.brokers.artemis.values import Malformed
 from babelgate.brokers.artemis.warnings import broker_warnings, queue_warnings
 from babelgate.brokers.binding import (
     DeadRecord,

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from babelgate.brokers.artemis import engine, values
+from babelgate.brokers import amqp
+from babelgate.brokers.artemis import engine
 from babelgate.brokers.artemis.engine import lib
 from babelgate.brokers.artemis.errors import ConnectionLost, Refused
 from babelgate.brokers.artemis.links import Arrived, Coordinator, Link, ReceiverLink, SenderLink, Settlement, fail
@@ -23,12 +24,12 @@ asks for the same: https://activemq.apache.org/components/artemis/documentation/
 _MAX_FRAME = 65_536
 _TAG_BYTES = 8
 
-_QUEUE = values.symbol("queue")
+_QUEUE = amqp.symbol("queue")
 """The capability by which Artemis makes a queue of the type anycast. Its default is multicast, which drops a message
 without a subscriber: https://activemq.apache.org/components/artemis/documentation/latest/amqp.html"""
 
 _NOT_ESTABLISHED = b"amqp:connection-establishment-failed"
-_TEMPORARY_QUEUE = values.symbol("temporary-queue")
+_TEMPORARY_QUEUE = amqp.symbol("temporary-queue")
 _SELECTOR = "apache.org:selector-filter:string"
 
 AnyLink = TypeVar("AnyLink", bound=Link)
@@ -215,8 +216,8 @@ class ArtemisConnection(asyncio.Protocol):
         if copying:
             engine.copying(source)
         if selector is not None:
-            chosen = values.named(_SELECTOR, values.string(selector))
-            engine.set_data(lib.pn_terminus_filter(source), values.mapping({values.symbol("selector"): chosen}))
+            chosen = amqp.named(_SELECTOR, amqp.string(selector))
+            engine.set_data(lib.pn_terminus_filter(source), amqp.mapping({amqp.symbol("selector"): chosen}))
         return self._attach(ReceiverLink(self, impl, copying=copying))
 
     def _name(self) -> bytes:
@@ -370,7 +371,7 @@ _HANDLERS: dict[int, Callable[[ArtemisConnection, Any], None]] = {
 
 
 def _version(properties: bytes) -> str | None:
-    with contextlib.suppress(values.Malformed):
-        pairs = values.decode(properties) if properties else ()
+    with contextlib.suppress(amqp.Malformed):
+        pairs = amqp.decode(properties) if properties else ()
         return next((f"Artemis {value}" for key, value in pairs if key == "version"), None)
     return None

@@ -10,13 +10,14 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from babelgate.brokers.artemis import engine, values
+from babelgate.brokers import amqp
+from babelgate.brokers.artemis import engine
 from babelgate.brokers.artemis.engine import lib
 from babelgate.brokers.artemis.errors import ConnectionLost, NotSent, Refused
 from babelgate.brokers.held import Holder
 
-_VALUE, _DISCHARGE, _DECLARED = 0x77, 0x32, 0x33
-_DECLARE = values.described(_VALUE, values.described(0x31, values.sequence([])))
+_DISCHARGE, _DECLARED = 0x32, 0x33
+_DECLARE = amqp.described(amqp.VALUE, amqp.described(0x31, amqp.sequence([])))
 """https://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-transactions-v1.0-os.html"""
 
 _AGAIN_SECONDS = 0.02
@@ -198,9 +199,9 @@ class Coordinator(SenderLink):
         if outcome != _DECLARED:
             return super()._failure(outcome, delivery)
         # It is ended by a rollback, whose answer is not needed.
-        transaction = values.items(declared := engine.read_data(_data_of(delivery)), 0)
-        identity = declared[transaction[0] : values.end_of(declared, transaction[0])]
-        self.send([values.described(_VALUE, values.described(_DISCHARGE, values.sequence([identity, values.TRUE])))])
+        transaction = amqp.items(declared := engine.read_data(_data_of(delivery)), 0)
+        identity = declared[transaction[0] : amqp.end_of(declared, transaction[0])]
+        self.send([amqp.described(amqp.VALUE, amqp.described(_DISCHARGE, amqp.sequence([identity, amqp.TRUE])))])
         return None
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from babelgate.brokers.artemis import values
+from babelgate.brokers import amqp
 from babelgate.brokers.artemis.client import ArtemisClient, attached
 from babelgate.brokers.artemis.connection import ArtemisConnection
 from babelgate.brokers.artemis.errors import ConnectionLost, Refused, translate
@@ -62,12 +62,12 @@ class _Channel:
         identity = str(self._count)
         waiting = self.waiting[identity] = asyncio.get_running_loop().create_future()
         named = {"_AMQ_ResourceName": resource, **properties}
-        fields = [values.string(identity), *[values.NULL] * 3, values.string(self.replies.address)]
-        texts = {values.string(name): values.string(value) for name, value in named.items()}
+        fields = [amqp.string(identity), *[amqp.NULL] * 3, amqp.string(self.replies.address)]
+        texts = {amqp.string(name): amqp.string(value) for name, value in named.items()}
         sections = (
-            values.described(0x73, values.sequence(fields)),
-            values.described(0x74, values.mapping(texts)),
-            values.described(0x77, values.string(body)),
+            amqp.described(amqp.PROPERTIES, amqp.sequence(fields)),
+            amqp.described(amqp.APPLICATION, amqp.mapping(texts)),
+            amqp.described(amqp.VALUE, amqp.string(body)),
         )
         try:
             (sent,) = self.sender.send([b"".join(sections)])
@@ -84,7 +84,7 @@ class _Channel:
         reply = read(arrived.raw)
         self.connection.accept([arrived.number])
         self.replies.give(1)
-        waiting = self.waiting.get(values.text_of(values.decode(reply.carried.fields.get(5, values.NULL))) or "")
+        waiting = self.waiting.get(amqp.text_of(amqp.decode(reply.carried.fields.get(5, amqp.NULL))) or "")
         if waiting is not None and not waiting.done():
             returned = json.loads(reply.body) if reply.body else [None]
             waiting.set_result((reply.headers.get("_AMQ_OperationSucceeded") == "true", returned[0]))

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-from babelgate.brokers.artemis.values import (
+from babelgate.brokers.amqp import (
+    ANNOTATIONS,
+    APPLICATION,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    HEADER,
     NULL,
+    PROPERTIES,
+    STRINGS,
     TRUE,
-    Malformed,
+    VALUE,
     binary,
     decode,
     described,
     end_of,
-    items,
     long,
     mapping,
+    parts_of,
+    sections,
     sequence,
     string,
     symbol,
@@ -32,7 +39,7 @@ from babelgate.brokers.artemis.values import (
     timestamp,
 )
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
-from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 
 VERSION, LANGUAGE, ATTEMPTS, APP_ID = "bq_schema_version", "bq_source_lang", "bq_attempts", "bq_app_id"
 CONTRACT = frozenset({VERSION, LANGUAGE, ATTEMPTS, APP_ID})
@@ -46,14 +53,10 @@ https://activemq.apache.org/components/artemis/documentation/latest/duplicate-de
 _OF_ONE_DELIVERY = frozenset({DELIVERY_TIME, "x-opt-delivery-delay", "x-opt-ingress-time"})
 """Annotations that are no part of a copy."""
 
-_HEADER, _DELIVERY_ANNOTATIONS, _ANNOTATIONS, _PROPERTIES, _APPLICATION = 0x70, 0x71, 0x72, 0x73, 0x74
-_DATA, _SEQUENCE, _VALUE, _FOOTER = 0x75, 0x76, 0x77, 0x78
 _MESSAGE_ID, _CORRELATION_ID, _EXPIRY, _CREATED = 0, 5, 8, 9
-_DURABLE = described(_HEADER, sequence([TRUE]))
-_BLANK = " \t\n\v\f\r"
+_DURABLE = described(HEADER, sequence([TRUE]))
 _BABELQUEUE = string("babelqueue")
 _NULL_CODE = NULL[0]
-_STRINGS = frozenset({0xA1, 0xB1})
 _NO_COUNT = string("0")
 _INT64 = range(-(2**63), 2**63)
 
@@ -99,7 +102,7 @@ def encode(message: Outgoing, now_ms: int, dead_id: str | None = None) -> bytes:
         fields.update(carried.fields)
         annotations.update(carried.annotations)
         if carried.header:
-            header = described(_HEADER, sequence([TRUE, *carried.header[: 2 if dead_id is None else 1]]))
+            header = described(HEADER, sequence([TRUE, *carried.header[: 2 if dead_id is None else 1]]))
     properties = _contract(message.body, fields, annotations) if message.is_envelope else {}
     if dead_id is not None:
         fields[_MESSAGE_ID] = string(dead_id)
@@ -109,12 +112,12 @@ def encode(message: Outgoing, now_ms: int, dead_id: str | None = None) -> bytes:
         annotations[DELIVERY_TIME] = long(now_ms + math.ceil(message.delay_seconds * 1000))
     sections = [header]
     if annotations:
-        sections.append(described(_ANNOTATIONS, mapping({symbol(name): value for name, value in annotations.items()})))
+        sections.append(described(ANNOTATIONS, mapping({symbol(name): value for name, value in annotations.items()})))
     if fields:
         values = [fields.get(position, NULL) for position in range(max(fields) + 1)]
-        sections.append(described(_PROPERTIES, sequence(values)))
+        sections.append(described(PROPERTIES, sequence(values)))
     if properties:
-        sections.append(described(_APPLICATION, mapping({string(name): value for name, value in properties.items()})))
+        sections.append(described(APPLICATION, mapping({string(name): value for name, value in properties.items()})))
     sections.append(_body_section(message.body, carried is not None and carried.is_data))
     return b"".join(sections)
 
@@ -160,59 +163,46 @@ def _body_section(body: bytes, is_data: bool) -> bytes:
             body.decode()
         except UnicodeDecodeError:
             is_data = True
-    return described(_DATA, binary(body)) if is_data else described(_VALUE, text(body))
+    return described(DATA, binary(body)) if is_data else described(VALUE, text(body))
 
 
 def read(raw: bytes) -> ArtemisMessage:
     """A received message. Raises Malformed for bytes that are no message."""
-    fields: dict[int, bytes] = {}
-    annotations: dict[str, bytes] = {}
+    parts = parts_of(raw)
     properties: dict[str, bytes] = {}
     headers: dict[str, str] = {}
-    header: tuple[bytes, ...] = ()
-    parts: list[bytes] = []
-    count, version, is_data = 0, None, False
-    for section, position in sections(raw):
-        if section == _HEADER:
-            starts = items(raw, position)
-            header = tuple(raw[start : end_of(raw, start)] for start in starts[1:3])
-            count = decode(raw, starts[4]) or 0 if len(starts) > 4 else 0
-        elif section == _ANNOTATIONS:
-            for key, start in _pairs(raw, position):
-                if key not in _OF_ONE_DELIVERY:
-                    annotations[key] = raw[start : end_of(raw, start)]
-        elif section == _PROPERTIES:
-            for number, start in enumerate(items(raw, position)):
-                if raw[start] != _NULL_CODE:
-                    fields[number] = raw[start : end_of(raw, start)]
-        elif section == _APPLICATION:
-            for key, start in _pairs(raw, position):
-                value = decode(raw, start)
-                if key in CONTRACT:
-                    version = _unsupported(value) if key == VERSION else version
-                    continue
-                shown = text_of(value)
-                if shown is not None:
-                    headers[key] = shown
-                if raw[start] not in _STRINGS:
-                    properties[key] = raw[start : end_of(raw, start)]
-        elif section == _DATA:
-            is_data = True
-            parts.append(decode(raw, position))
-        elif section in (_VALUE, _SEQUENCE):
-            value = decode(raw, position)
-            is_data = isinstance(value, bytes)
-            parts.append(value if isinstance(value, bytes) else (text_of(value) or "").encode())
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
-    carried = EncodedParts(fields, annotations, properties, header, is_data)
-    return ArtemisMessage(body, headers or NO_HEADERS, count, version, carried)
+    version = None
+    for key, start in parts.application:
+        value = decode(raw, start)
+        if key in CONTRACT:
+            version = unsupported_version(text_of(value)) if key == VERSION else version
+            continue
+        shown = text_of(value)
+        if shown is not None:
+            headers[key] = shown
+        if raw[start] not in STRINGS:
+            properties[key] = raw[start : end_of(raw, start)]
+    starts = parts.header
+    count = decode(raw, starts[4]) or 0 if len(starts) > 4 else 0
+    carried = EncodedParts(
+        {
+            number: raw[start : end_of(raw, start)]
+            for number, start in enumerate(parts.properties)
+            if raw[start] != _NULL_CODE
+        },
+        {key: raw[start : end_of(raw, start)] for key, start in parts.annotations if key not in _OF_ONE_DELIVERY},
+        properties,
+        tuple(raw[start : end_of(raw, start)] for start in starts[1:3]),
+        parts.is_data,
+    )
+    return ArtemisMessage(parts.body, headers or NO_HEADERS, count, version, carried)
 
 
 def identity(raw: bytes) -> bytes:
     """What stays the same of a stored message at each delivery, shortened: two messages that share it are equal."""
     position = 0
     for section, start in sections(raw):
-        if section not in (_HEADER, _DELIVERY_ANNOTATIONS):
+        if section not in (HEADER, DELIVERY_ANNOTATIONS):
             break
         position = end_of(raw, start)
     return hashlib.blake2b(raw[position:], digest_size=16).digest()
@@ -230,40 +220,3 @@ def selector_of(message: ArtemisMessage) -> tuple[str, tuple[str, ...]] | None:
         if isinstance(value, str) and value:
             return name, (value, f"ID:{value}") if number == _MESSAGE_ID else (value,)
     return None
-
-
-def sections(raw: bytes) -> Iterator[tuple[int, int]]:
-    """The number of each section, and where its value begins. Raises Malformed."""
-    position = 0
-    while position < len(raw):
-        number, start = _section(raw, position)
-        yield number, start
-        position = end_of(raw, start)
-
-
-def _section(raw: bytes, position: int) -> tuple[int, int]:
-    """The number of the section at ``position``, and where its value begins."""
-    if raw[position] != 0:
-        raise Malformed("a section is expected")
-    descriptor = decode(raw, position + 1)
-    if not isinstance(descriptor, int):
-        raise Malformed("an unknown section")
-    return descriptor, end_of(raw, position + 1)
-
-
-def _pairs(raw: bytes, position: int) -> list[tuple[str, int]]:
-    """The keys of the map at ``position``, and where their values begin."""
-    starts = items(raw, position)
-    if len(starts) % 2:
-        raise Malformed("a key without a value")
-    return [(text_of(decode(raw, key)) or "", value) for key, value in zip(starts[::2], starts[1::2], strict=True)]
-
-
-def _unsupported(value: Any) -> str | None:
-    """The declared schema version, unless it is 1 or blank; see babelqueue's version gate."""
-    if value is None or (type(value) is int and value == 1):
-        return None
-    shown = text_of(value) or ""
-    if isinstance(value, str | bytes):
-        return None if not shown.strip(_BLANK) or shown == "1" else shown
-    return shown

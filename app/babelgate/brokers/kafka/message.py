@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from babelgate.brokers.binding import NO_HEADERS, Delivery, Outgoing
-from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 
 VERSION = "bq-schema-version"
@@ -21,7 +21,6 @@ _PARKED = frozenset({DELAY, ORIGINAL_TOPIC})
 
 CONTRACT = _PARKED | {VERSION, ATTEMPTS, "bq-job", "bq-trace-id", "bq-message-id", "bq-source-lang"}
 
-_BLANK = b" \t\n\v\f\r"
 _MOST_ATTEMPTS = 2**31 - 1
 _BATCH_HEAD_BYTES = 61
 _FUTURE_MS = 3_600_000
@@ -95,7 +94,7 @@ def read(message: Any) -> KafkaRecord:
     version = attempts = None
     if found:
         declared = dict(reversed(found))
-        version, attempts = _unsupported(declared.get(VERSION)), _attempts(declared.get(ATTEMPTS))
+        version, attempts = unsupported_version(declared.get(VERSION)), _attempts(declared.get(ATTEMPTS))
         if not CONTRACT.issuperset(declared):
             headers = texts_of(found)
     key = message.key()
@@ -265,10 +264,3 @@ def _attempts(value: bytes | None) -> int | None:
     if value is None or not value.isdigit() or len(value) > 10:
         return None
     return min(int(value), _MOST_ATTEMPTS)
-
-
-def _unsupported(value: bytes | None) -> str | None:
-    """The declared schema version, unless it is 1 or blank; see babelqueue's version gate."""
-    if value is None or value == b"1" or not value.strip(_BLANK):
-        return None
-    return value.decode("utf-8", "replace")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
-from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.compression import decompressed
 from babelgate.brokers.pulsar.wire import FieldList, MalformedFrame
@@ -26,7 +26,6 @@ CONTRACT: Final = frozenset({JOB, TRACE, MESSAGE_ID, VERSION, LANGUAGE, ATTEMPTS
 
 _ATTEMPTS = re.compile(r"[0-9]{1,10}")
 _MAX_ATTEMPTS = 2**31 - 1
-_BLANK = " \t\n\v\f\r"
 
 # Fields of MessageMetadata, and of SingleMessageMetadata.
 _PRODUCER, _SEQUENCE, _PUBLISHED, _PROPERTY, _KEY, _COMPRESSION, _SIZE = 1, 2, 3, 4, 6, 8, 9
@@ -95,7 +94,7 @@ def native(message: Outgoing, now_ms: int) -> PulsarFields:
         if carried is not None:
             if (job := carried.contract.get(JOB)) is not None:
                 properties[JOB] = job
-            if (version := carried.contract.get(VERSION)) is not None and _unsupported(version):
+            if (version := unsupported_version(carried.contract.get(VERSION))) is not None:
                 properties[VERSION] = version
         if not properties and carried is not None:
             properties = dict(carried.contract)
@@ -235,15 +234,8 @@ def _message(
     carried = None
     if text is not None or ordering is not None or event or contract:
         carried = PulsarParts(text, is_base64, ordering, event, contract)
-    version = contract.get(VERSION)
-    if version is not None and not _unsupported(version):
-        version = None
+    version = unsupported_version(contract.get(VERSION))
     return ReadMessage(body, headers, published, version, _declared(contract.get(ATTEMPTS)), carried, properties)
-
-
-def _unsupported(version: str) -> bool:
-    """Whether it is another schema version than 1; a blank one counts as none."""
-    return version != "1" and bool(version.strip(_BLANK))
 
 
 def _declared(text: str | None) -> int | None:

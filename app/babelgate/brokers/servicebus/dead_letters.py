@@ -24,7 +24,6 @@ from babelgate.brokers.servicebus.link import LockedMessage, ReceiveLink
 from babelgate.brokers.servicebus.locks import QueueLocks
 from babelgate.brokers.servicebus.message import AmqpMessage, read
 from babelgate.brokers.servicebus.queue import NATIVE_DEAD, ServiceBusQueue
-from babelgate.brokers.servicebus.typed import typed_properties
 from babelgate.errors import InvalidParameter
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
@@ -74,11 +73,11 @@ class ServiceBusDeadLetters:
     async def peek(self, entity: str, limit: int, sequence: int) -> list[AmqpMessage]:
         """At most ``limit`` messages of ``entity`` from the sequence number ``sequence`` on, in their order."""
 
-        async def peek(receiver: Any) -> list[tuple[Any, bytes]]:
+        async def peek(receiver: Any) -> list[bytes]:
             return await sdk_internals.peek(receiver, sequence, limit, self._connections.timeout_seconds)
 
         found = await self._connections.call("manage", entity, peek, writes=False)
-        return await turns.mapped(lambda each: read(each[0], typed_properties(each[1])), found)
+        return await turns.mapped(read, found, len)
 
     async def remove(self, records: Sequence[DeadRecord]) -> list[bool]:
         """Remove ``records``; whether this call has removed each."""

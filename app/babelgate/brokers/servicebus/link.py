@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from babelgate.brokers.bounded import GRACE_SECONDS
 from babelgate.brokers.servicebus.message import AmqpMessage, read
 from babelgate.brokers.servicebus.sdk_internals import LinkInternals
-from babelgate.brokers.servicebus.typed import typed_properties
 from babelgate.runtime import turns
 
 _LISTEN_SECONDS = 0.1
@@ -38,10 +37,8 @@ class ReceiveLink:
     """
 
     def __init__(self, receiver: Any) -> None:
-        self._link = LinkInternals(receiver, self._keep_types, self._learn_credit)
+        self._link = LinkInternals(receiver, self._learn_credit)
         self._drained = False
-        self._typed: dict[int, Mapping[str, bytes]] = {}
-        """The typed properties of the messages that arrived, by the id of their delivery."""
 
     async def receive(
         self, limit: int, wait_seconds: float, until: float, waits: Callable[[], bool] = lambda: True
@@ -53,34 +50,31 @@ class ReceiveLink:
         """
         clock = asyncio.get_running_loop().time
         link = self._link
-        with link.receiving():
+        with link.translating():
             if wait_seconds > 0:
                 wait_until = clock() + wait_seconds
                 await link.flow(limit)
                 while not link.arrived and waits() and (left := wait_until - clock()) > 0:
                     await link.listen(min(left, _LISTEN_SECONDS))
             self._drained = False
-            if link.arrived < limit:
-                await link.flow(limit - link.arrived, drain=True)
-                while link.arrived < limit and not self._drained:
+            if len(link.arrived) < limit:
+                await link.flow(limit - len(link.arrived), drain=True)
+                while len(link.arrived) < limit and not self._drained:
                     if clock() > until + GRACE_SECONDS:
                         raise TimeoutError
                     await link.listen(_LISTEN_SECONDS)
-        return await turns.mapped(self._received, link.take())
+        return await turns.mapped(_received, link.take(), lambda taken: len(taken[2]))
 
     async def give_back(self, delivery_id: int, tag: bytes, seconds: float) -> None:
         """Make a delivery available at once, uncounted. Raises the client library's errors."""
         await self._link.release(delivery_id, tag, seconds)
 
-    def _keep_types(self, delivery_id: int, encoded: bytes | memoryview) -> None:
-        if typed := typed_properties(encoded):
-            self._typed[delivery_id] = typed
-
     def _learn_credit(self, credit: int) -> None:
         self._drained = self._drained or not credit
 
-    def _received(self, taken: tuple[int, bytes, Any]) -> LockedMessage:
-        delivery_id, tag, message = taken
-        # A message that is removed by its receive has no lock.
-        token = UUID(bytes_le=tag) if len(tag) == _TOKEN_BYTES else UUID(int=0)
-        return LockedMessage(token, delivery_id, tag, read(message, self._typed.pop(delivery_id, {})))
+
+def _received(taken: tuple[int, bytes, bytes]) -> LockedMessage:
+    delivery_id, tag, encoded = taken
+    # A message that is removed by its receive has no lock.
+    token = UUID(bytes_le=tag) if len(tag) == _TOKEN_BYTES else UUID(int=0)
+    return LockedMessage(token, delivery_id, tag, read(encoded))

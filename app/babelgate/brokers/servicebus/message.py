@@ -5,6 +5,7 @@ Native fields: https://learn.microsoft.com/azure/service-bus-messaging/service-b
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,12 +13,12 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from babelgate.brokers.amqp import PROPERTY_NAMES, STRINGS, Malformed, decode, end_of, parts_of, text_of
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
-from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.servicebus.queue import ServiceBusQueue
-from babelgate.brokers.servicebus.sdk_internals import Header, Message, Properties, encode_payload
-from babelgate.brokers.servicebus.typed import encoded
+from babelgate.brokers.servicebus.sdk_internals import Header, Message, Properties, encode_payload, encoded
 from babelgate.envelope.broker_properties import http_date
 
 VERSION = "bq-schema-version"
@@ -49,11 +50,9 @@ _FIELDS = {
 """The client library's name of a broker property that is a text."""
 
 _INT32 = range(-(2**31), 2**31)
-_BLANK = " \t\n\v\f\r"
 _NEVER_MS = 922_337_203_685_477
 """The longest time to live, which Service Bus sets where none was given."""
 
-ANNOTATED_STATE = b"x-opt-message-state"
 SCHEDULED = 2
 """The state of a message that is not due yet, as a peek shows it."""
 
@@ -69,6 +68,9 @@ _PROPERTIES = {
 }
 """The client library's name of a field, and AMQP's:
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#messages"""
+
+_DECIMAL128, _OTHER_DECIMALS = 0x94, frozenset({0x74, 0x84})
+_COEFFICIENT, _BIAS = (1 << 113) - 1, 6_176
 
 Fields = dict[str, Any]
 """The parts of a message beside its body, as the arguments of the client library's ``ServiceBusMessage`` are called.
@@ -89,18 +91,18 @@ class AmqpMessage(Struct, frozen=True):
     """A message as it was read. ``count``: deliveries before this one. Times in Unix ms. ``state``: 0 active, 1
     deferred, 2 scheduled. ``version``: see Delivery.unsupported_version. ``properties``: its broker properties."""
 
-    sequence: int
     body: bytes
-    headers: Mapping[str, str]
-    count: int
-    locked_until: int
-    enqueued_at: int
-    state: int
-    version: str | None
-    carried: CarriedParts | None
-    properties: Mapping[str, Any]
-    dead_reason: str | None
-    dead_description: str | None
+    headers: Mapping[str, str] = NO_HEADERS
+    count: int = 0
+    sequence: int = 0
+    locked_until: int = 0
+    enqueued_at: int = 0
+    state: int = 0
+    version: str | None = None
+    carried: CarriedParts | None = None
+    properties: Mapping[str, Any] = {}
+    dead_reason: str | None = None
+    dead_description: str | None = None
 
 
 class Native(NamedTuple):
@@ -186,84 +188,102 @@ def native(body: bytes, fields: Fields) -> Native:
     return Native(made, bytes(payload), fields.get("session_id") or partition_key)
 
 
-def read(message: Any, typed: Mapping[str, bytes]) -> AmqpMessage:
-    """A message of the client library's AMQP engine, as it was received or peeked. ``typed``: see typed_properties."""
-    annotations = message.message_annotations or {}
-    native_properties = message.properties
-    header = message.header
-    headers: Mapping[str, str] = NO_HEADERS
+def read(raw: bytes) -> AmqpMessage:
+    """A message as it was received or peeked. One that cannot be read has its encoding as its body."""
+    try:
+        return _read(raw)
+    except Malformed:
+        return AmqpMessage(raw)
+
+
+def _read(raw: bytes) -> AmqpMessage:
+    parts = parts_of(raw)
+    headers: dict[str, str] = {}
     others: dict[str, Any] = {}
-    found = message.application_properties
-    version: Any = None
     dead: dict[str, str] = {}
-    if found:
-        headers = {}
-        for key, value in found.items():
-            name = _text(key) or ""
-            if name in CONTRACT:
-                version = value if name == VERSION else version
-            elif name in _DEAD:
-                dead[name] = _text(value) or ""
-            else:
-                if (kept := typed.get(name)) is not None:
-                    others[name] = encoded(kept)
-                if isinstance(value, bytes | str):
-                    headers[name] = _text(value) or ""
-                elif value is not None:
-                    headers[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    version: Any = None
+    for name, start in parts.application:
+        if name == VERSION:
+            version = decode(raw, start)
+        elif name in _DEAD:
+            dead[name] = text_of(decode(raw, start)) or ""
+        elif name not in CONTRACT:
+            if raw[start] not in STRINGS:
+                others[name] = encoded(raw[start : end_of(raw, start)])
+            if (shown_value := _shown(raw, start)) is not None:
+                headers[name] = shown_value
+    native_properties = dict(zip(PROPERTY_NAMES, (decode(raw, start) for start in parts.properties), strict=False))
     fields: Fields = {}
     foreign: Fields = {}
     shown: dict[str, Any] = {}
-    if native_properties is not None:
-        for name, field in (
-            ("To", "to"),
-            ("ReplyTo", "reply_to"),
-            ("SessionId", "group_id"),
-            ("ReplyToSessionId", "reply_to_group_id"),
-        ):
-            if (text := _text(getattr(native_properties, field))) is not None:
-                fields[_FIELDS[name]] = shown[name] = text
-        for name, field in (
-            ("Label", "subject"),
-            ("CorrelationId", "correlation_id"),
-            ("MessageId", "message_id"),
-            ("ContentType", "content_type"),
-        ):
-            if (value := getattr(native_properties, field)) is not None:
-                foreign[field] = shown[name] = _text(value) if isinstance(value, bytes | str) else str(value)
-    if (key := _text(annotations.get(b"x-opt-partition-key"))) is not None:
+    for name, field in (
+        ("To", "to"),
+        ("ReplyTo", "reply-to"),
+        ("SessionId", "group-id"),
+        ("ReplyToSessionId", "reply-to-group-id"),
+    ):
+        if (text := _text(native_properties.get(field))) is not None:
+            fields[_FIELDS[name]] = shown[name] = text
+    for name, field in (
+        ("Label", "subject"),
+        ("CorrelationId", "correlation-id"),
+        ("MessageId", "message-id"),
+        ("ContentType", "content-type"),
+    ):
+        if (value := native_properties.get(field)) is not None:
+            text = _text(value) if isinstance(value, bytes | str) else str(value)
+            foreign[field.replace("-", "_")] = shown[name] = text
+    annotations = {name: decode(raw, start) for name, start in parts.annotations}
+    if (key := _text(annotations.get("x-opt-partition-key"))) is not None:
         fields["partition_key"] = shown["PartitionKey"] = key
-    ttl = None if header is None else header.ttl
+    header = [decode(raw, start) for start in parts.header]
+    ttl = header[2] if len(header) > 2 else None
     if ttl is not None and ttl < min(_NEVER_MS, 2**32 - 1):
         fields["time_to_live"] = ttl
         shown["TimeToLive"] = ttl / 1000
-    count = (0 if header is None else header.delivery_count) or 0
+    count = (header[4] if len(header) > 4 else 0) or 0
     shown["DeliveryCount"] = count + 1
-    sequence = annotations.get(b"x-opt-sequence-number") or 0
+    sequence = annotations.get("x-opt-sequence-number") or 0
     shown["SequenceNumber"] = sequence
     for name, annotation in (
-        ("EnqueuedTimeUtc", b"x-opt-enqueued-time"),
-        ("ScheduledEnqueueTimeUtc", b"x-opt-scheduled-enqueue-time"),
-        ("LockedUntilUtc", b"x-opt-locked-until"),
+        ("EnqueuedTimeUtc", "x-opt-enqueued-time"),
+        ("ScheduledEnqueueTimeUtc", "x-opt-scheduled-enqueue-time"),
+        ("LockedUntilUtc", "x-opt-locked-until"),
     ):
         if (at := annotations.get(annotation)) is not None:
             shown[name] = http_date(at)
-    if (source := _text(annotations.get(b"x-opt-deadletter-source"))) is not None:
+    if (source := _text(annotations.get("x-opt-deadletter-source"))) is not None:
         shown["DeadLetterSource"] = source
     return AmqpMessage(
-        sequence,
-        _body(message),
-        headers,
+        parts.body,
+        headers or NO_HEADERS,
         count,
-        annotations.get(b"x-opt-locked-until") or 0,
-        annotations.get(b"x-opt-enqueued-time") or 0,
-        annotations.get(ANNOTATED_STATE) or 0,
-        _unsupported(version),
+        sequence,
+        annotations.get("x-opt-locked-until") or 0,
+        annotations.get("x-opt-enqueued-time") or 0,
+        annotations.get("x-opt-message-state") or 0,
+        unsupported_version(version),
         CarriedParts(fields, others, foreign) if fields or others or foreign else None,
         shown,
         dead.get(DEAD_REASON),
         dead.get(DEAD_DESCRIPTION),
     )
+
+
+def _shown(raw: bytes, position: int) -> str | None:
+    """An application property as a header's text; None for one without a text."""
+    if raw[position] == _DECIMAL128:
+        return _decimal(int.from_bytes(raw[position + 1 : end_of(raw, position)], "big"))
+    value = None if raw[position] in _OTHER_DECIMALS else decode(raw, position)
+    return _text(value) if isinstance(value, bytes) else text_of(value)
+
+
+def _decimal(number: int) -> str | None:
+    """A decimal of 128 bits with a binary integer as its coefficient (IEEE 754-2008); None for an infinite one."""
+    if number >> 125 & 3 == 3:
+        return None
+    digits = decimal.Decimal(number & _COEFFICIENT).as_tuple().digits
+    return str(decimal.Decimal((number >> 127, digits, (number >> 113 & 0x3FFF) - _BIAS)))
 
 
 def _add_contract(body: bytes, fields: Fields, properties: dict[str, Any]) -> None:
@@ -297,23 +317,3 @@ def _text(value: Any) -> str | None:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else None
-
-
-def _body(message: Any) -> bytes:
-    """The bytes of the body. One that is not of data sections is no message of BabelQueue: it is shown as a text."""
-    if message.data is not None:
-        return message.data if isinstance(message.data, bytes) else b"".join(message.data)
-    other = message.value if message.sequence is None else message.sequence
-    if isinstance(other, bytes):
-        return other
-    return b"" if other is None else str(other).encode()
-
-
-def _unsupported(value: Any) -> str | None:
-    """The declared schema version, unless it is 1 or blank; see babelqueue's version gate."""
-    if isinstance(value, bytes | str):
-        text = _text(value) or ""
-        return None if not text.strip(_BLANK) or text == "1" else text
-    if value is None or (type(value) is int and value == 1):
-        return None
-    return str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 from babelgate.brokers.binding import Delivery
 from babelgate.brokers.bounded import GRACE_SECONDS, answering
@@ -19,12 +20,11 @@ MAX_RECEIVED = 100
 
 
 class _Pump:
-    """The receives of one queue. ``polls``: receives that do not wait, and wait for their turn. ``users``: all."""
+    """The receives of one queue. ``polls``: receives that do not wait, and wait for their turn."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.polls = 0
-        self.users = 0
 
 
 class ServiceBusReceiver:
@@ -35,21 +35,13 @@ class ServiceBusReceiver:
     def __init__(self, connections: ServiceBusConnections, locks: Callable[[str], QueueLocks]) -> None:
         self._connections = connections
         self._locks = locks
-        self._pumps: dict[str, _Pump] = {}
+        self._pumps: WeakValueDictionary[str, _Pump] = WeakValueDictionary()
+        """Each lasts as long as a receive uses it."""
         self._closed = False
 
     async def reserve(self, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         """At most ``limit`` messages of the queue ``entity``. Raises BrokerError."""
         pump = self._pumps.setdefault(entity, _Pump())
-        pump.users += 1
-        try:
-            return await self._reserve(pump, entity, limit, wait_seconds)
-        finally:
-            pump.users -= 1
-            if not pump.users:
-                del self._pumps[entity]
-
-    async def _reserve(self, pump: _Pump, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         broker = self._connections.broker
         async with answering(CONNECT_SECONDS, translate, broker, reason=f"no connection within {CONNECT_SECONDS:g} s"):
             handler = await self._connections.taken("receive", entity)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
 from azure.servicebus._common import constants, mgmt_handlers
-from azure.servicebus._pyamqp import _decode, _encode
+from azure.servicebus._pyamqp import _encode
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.constants import LinkState
 from azure.servicebus._pyamqp.error import AMQPException, AuthenticationException
@@ -31,10 +32,9 @@ __all__ = [
     "LinkInternals",
     "Message",
     "Properties",
-    "add_decoder",
-    "add_encoder",
     "dead_letter_details",
     "encode_payload",
+    "encoded",
     "end_keep_alive",
     "is_attached",
     "max_batch_bytes",
@@ -184,65 +184,51 @@ async def renew_locks(receiver: Any, tokens: Sequence[UUID], seconds: float) -> 
 _read_peek: Any = mgmt_handlers.peek_op
 
 
-async def peek(receiver: Any, sequence: int, limit: int, seconds: float) -> list[tuple[Any, bytes]]:
-    """At most ``limit`` messages from the sequence number ``sequence`` on, each as the engine's message and as its
-    encoding, which has the types that the SDK drops."""
+async def peek(receiver: Any, sequence: int, limit: int, seconds: float) -> list[bytes]:
+    """The encodings of at most ``limit`` messages from the sequence number ``sequence`` on."""
 
-    def read(status: int, answer: Any, description: Any, amqp_transport: Any) -> list[tuple[Any, bytes]]:
-        # As the public peek reads it.
-        parsed = _read_peek(status, answer, description, receiver, amqp_transport) or []
-        entries = answer.value[b"messages"] if parsed else ()
-        return [(each._message, entry[b"message"]) for each, entry in zip(parsed, entries, strict=True)]
+    def read(status: int, answer: Any, description: Any, amqp_transport: Any) -> list[bytes]:
+        if status != HTTPStatus.OK:
+            # None, or an error.
+            return _read_peek(status, answer, description, receiver, amqp_transport) or []
+        return [bytes(entry[b"message"]) for entry in answer.value[b"messages"]]
 
     request = {
         constants.MGMT_REQUEST_FROM_SEQUENCE_NUMBER: receiver._amqp_transport.AMQP_LONG_VALUE(sequence),
         constants.MGMT_REQUEST_MAX_MESSAGE_COUNT: limit,
     }
     receiver._populate_message_properties(request)
-    found: list[tuple[Any, bytes]] = await receiver._mgmt_request_response_with_retry(
+    found: list[bytes] = await receiver._mgmt_request_response_with_retry(
         constants.REQUEST_RESPONSE_PEEK_OPERATION, request, read, timeout=seconds
     )
     return found
 
 
 class LinkInternals:
-    """The link of an open receiver. ``on_message``: called with the id of the delivery and the encoding of each
-    message that has arrived, before it is read. ``on_flow``: called with the credit that the service reports."""
+    """The link of an open receiver. ``arrived``: the messages that have arrived and were not taken, each with the id
+    and the tag of the delivery. ``on_flow``: called with the credit that the service reports."""
 
-    def __init__(
-        self, receiver: Any, on_message: Callable[[int, bytes | memoryview], None], on_flow: Callable[[int], None]
-    ) -> None:
+    def __init__(self, receiver: Any, on_flow: Callable[[int], None]) -> None:
+        self.arrived: list[tuple[int, bytes, bytes]] = []
         self._receiver = receiver
         self._engine = receiver._handler
         self._link = self._engine._link
-        self._on_message = on_message
         self._on_flow = on_flow
-        self._transferred: Callable[[Any], Awaitable[None]] = self._link._incoming_transfer
+        self._first: Any = None
+        self._payload: list[bytes | memoryview] = []
+        # The SDK's decoder drops the types of values, and fails at some.
         self._link._incoming_transfer = self._transfer
         # The SDK drops this frame.
         self._link._incoming_flow = self._flow
 
-    @property
-    def arrived(self) -> int:
-        """The number of messages that have arrived and were not taken."""
-        count: int = self._engine._received_messages.qsize()
-        return count
+    def take(self) -> list[tuple[int, bytes, bytes]]:
+        """The messages that have arrived."""
+        taken, self.arrived = self.arrived, []
+        return taken
 
-    def take(self) -> list[tuple[int, bytes, Any]]:
-        """The messages that have arrived: the id and the tag of the delivery, and the engine's message."""
-        queue = self._engine._received_messages
-        taken = [queue.get_nowait() for _ in range(queue.qsize())]
-        return [(frame[1], bytes(frame[2] or b""), message) for frame, message in taken]
-
-    @contextmanager
-    def receiving(self) -> Iterator[None]:
-        """Messages that arrive within the block are kept. Raises the SDK's errors."""
-        self._receiver._receive_context.set()
-        try:
-            with _translating(self._receiver):
-                yield
-        finally:
-            self._receiver._receive_context.clear()
+    def translating(self) -> AbstractContextManager[None]:
+        """A block that raises the SDK's errors."""
+        return _translating(self._receiver)
 
     async def flow(self, credit: int, drain: bool = False) -> None:
         """Allow ``credit`` messages. ``drain``: ask for the stored messages, and for the unused credit back."""
@@ -261,13 +247,18 @@ class LinkInternals:
         )
 
     async def _transfer(self, frame: Any) -> None:
-        """A part of a message, the last one unless ``frame[5]``. The first has the id of the delivery in ``frame[1]``,
-        and all have bytes in ``frame[11]``."""
+        """A part of a message, the last one unless ``frame[5]``. The first has the id and the tag of the delivery in
+        ``frame[1]`` and ``frame[2]``, and all have bytes in ``frame[11]``."""
+        if frame[1] is not None:
+            self._first = frame
+        self._payload.append(frame[11])
         if not frame[5]:
-            before = self._link._received_payload
-            first = frame if frame[1] is not None else self._link._first_frame
-            self._on_message(first[1], b"".join((before, frame[11])) if before else frame[11])
-        await self._transferred(frame)
+            link, tag = self._link, bytes(self._first[2] or b"")
+            link.delivery_count += 1
+            link.current_link_credit -= 1
+            link._received_delivery_tags.add(tag)
+            self.arrived.append((self._first[1], tag, b"".join(self._payload)))
+            self._payload.clear()
 
     async def _flow(self, frame: Any) -> None:
         """The state of the link as the service reports it: handle, delivery count and credit are fields 4 to 6."""
@@ -277,14 +268,18 @@ class LinkInternals:
             self._on_flow(frame[6] or 0)
 
 
-def add_encoder(name: str, write: Callable[..., None]) -> None:
-    """Let ``write`` append values of the type ``name`` to the output, its first argument."""
-    encoders: dict[Any, Any] = _encode._ENCODE_MAP
-    encoders[name] = write
+_ENCODED = "ENCODED"
+"""The type of a value in its encoded form."""
 
 
-def add_decoder(constructor: int, read: Callable[..., Any]) -> None:
-    """Let ``read`` decode the values of an AMQP constructor: from the rest of a buffer, the rest behind the value and
-    the value."""
-    decoders: list[Any] = _decode._DECODE_BY_CONSTRUCTOR
-    decoders[constructor] = read
+def _write_encoded(output: bytearray, value: bytes, **how: Any) -> None:
+    output.extend(value)
+
+
+_encoders: dict[Any, Any] = _encode._ENCODE_MAP
+_encoders[_ENCODED] = _write_encoded
+
+
+def encoded(value: bytes) -> dict[str, Any]:
+    """An encoded value, which the SDK writes as it is."""
+    return {"TYPE": _ENCODED, "VALUE": value}

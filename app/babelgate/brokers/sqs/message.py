@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from babelgate.brokers.binding import NO_HEADERS, DeadRecord, Outgoing
-from babelgate.brokers.envelope_fields import envelope_fields
+from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.sqs.queue import SqsQueue
 from babelgate.errors import UnsupportedByBroker
 from babelgate.jsontext import digits, pointer
@@ -39,7 +39,6 @@ FORBIDDEN = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]"
 
 _IDENTIFIER = re.compile(r"[!-~]{1,128}")
 """Of a message group or for deduplication: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
-_BLANK = " \t\n\v\f\r"
 
 Attributes = dict[str, dict[str, Any]]
 Entry = dict[str, Any]
@@ -150,7 +149,7 @@ def read(message: Mapping[str, Any]) -> Read:
         headers,
         _whole(system.get("ApproximateReceiveCount")),
         _whole(system.get("SentTimestamp")),
-        _unsupported(attributes.get(VERSION_ATTRIBUTE)),
+        unsupported_version(attributes.get(VERSION_ATTRIBUTE, {}).get("StringValue")),
         NativeParts(group, others) if group is not None or others else None,
     )
 
@@ -271,14 +270,6 @@ def _sendable(attribute: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _identifier(text: str) -> str:
     return text if _IDENTIFIER.fullmatch(text) else sha256(text.encode()).hexdigest()
-
-
-def _unsupported(attribute: Mapping[str, Any] | None) -> str | None:
-    """The declared schema version, unless it is 1 or blank; see babelqueue's version gate."""
-    value = None if attribute is None else attribute.get("StringValue")
-    if value is None or not str(value).strip(_BLANK) or value == "1":
-        return None
-    return str(value)
 
 
 def _whole(text: str | None) -> int:

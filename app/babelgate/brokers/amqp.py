@@ -1,4 +1,5 @@
-"""Encodes and decodes AMQP 1.0 values: https://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-types-v1.0-os.html.
+"""Encodes and decodes AMQP 1.0 values: https://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-types-v1.0-os.html,
+and finds the sections of a message: https://docs.oasis-open.org/amqp/core/v1.0/os/amqp-core-messaging-v1.0-os.html.
 
 A value that is only copied stays in its encoded form, with its type and width.
 """
@@ -8,9 +9,33 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
+
+HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION = 0x70, 0x71, 0x72, 0x73, 0x74
+DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
+"""The descriptors of sections. APPLICATION has the application properties."""
+
+PROPERTY_NAMES = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+"""The fields of the section PROPERTIES, in their order."""
 
 TRUE = b"\x41"
 NULL = b"\x40"
@@ -34,6 +59,7 @@ _FIXED: dict[int, struct.Struct] = {
     0x83: struct.Struct(">q"),
 }
 _CONSTANT = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
+STRINGS = frozenset({0xA1, 0xB1})
 _TEXTS = frozenset({0xA1, 0xB1, 0xA3, 0xB3})
 _MAPS = frozenset({0xC1, 0xD1})
 _LISTS = frozenset({0x45, 0xC0, 0xD0})
@@ -41,7 +67,7 @@ _WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 _SIZE = struct.Struct(">I")
 _LONG = struct.Struct(">Bq")
 _DEPTH = 32
-"""How deep values may be nested. Ours: Artemis has no bound."""
+"""How deep values may be nested. Ours: brokers have no bound."""
 
 
 class Malformed(ValueError):
@@ -91,7 +117,8 @@ def decode(data: bytes, position: int = 0, depth: int = 0) -> Any:
         if code == 0x98:
             return uuid.UUID(bytes=data[position + 1 : end])
         if code == 0x73:
-            return chr(_SIZE.unpack_from(data, position + 1)[0])
+            number = _SIZE.unpack_from(data, position + 1)[0]
+            return chr(number) if number <= sys.maxunicode else None
         if code in _LISTS:
             return [decode(data, start, depth + 1) for start in items(data, position)]
         if code in _MAPS:
@@ -139,6 +166,59 @@ def _array(data: bytes, position: int, code: int, depth: int) -> list[Any]:
         values.append(decode(element, 0, depth + 1))
         position += end_of(element, 0) - 1
     return values
+
+
+def sections(message: bytes) -> Iterator[tuple[int, int]]:
+    """The descriptor of each section of a message, and where its value begins. Raises Malformed."""
+    position = 0
+    while position < len(message):
+        if message[position] != 0:
+            raise Malformed("a section is expected")
+        descriptor, start = decode(message, position + 1), end_of(message, position + 1)
+        if not isinstance(descriptor, int):
+            raise Malformed("an unknown section")
+        yield descriptor, start
+        position = end_of(message, start)
+
+
+def pairs(data: bytes, position: int) -> list[tuple[str, int]]:
+    """The keys of the map at ``position``, and where their values begin. Raises Malformed."""
+    starts = items(data, position)
+    if len(starts) % 2:
+        raise Malformed("a key without a value")
+    return [(text_of(decode(data, key)) or "", value) for key, value in zip(starts[::2], starts[1::2], strict=True)]
+
+
+class MessageParts(Struct):
+    """Where the values in the sections of a message begin. ``body``: what all data sections have together, or the text
+    of another value. ``is_data``: it came as bytes."""
+
+    header: Sequence[int] = ()
+    annotations: Sequence[tuple[str, int]] = ()
+    properties: Sequence[int] = ()
+    application: Sequence[tuple[str, int]] = ()
+    body: bytes = b""
+    is_data: bool = False
+
+
+def parts_of(message: bytes) -> MessageParts:
+    """The parts of a message. Raises Malformed."""
+    parts = MessageParts()
+    for section, start in sections(message):
+        if section == HEADER:
+            parts.header = items(message, start)
+        elif section == ANNOTATIONS:
+            parts.annotations = pairs(message, start)
+        elif section == PROPERTIES:
+            parts.properties = items(message, start)
+        elif section == APPLICATION:
+            parts.application = pairs(message, start)
+        elif section in (DATA, VALUE, SEQUENCE):
+            value = decode(message, start)
+            parts.is_data = isinstance(value, bytes)
+            content = value if parts.is_data else (text_of(value) or "").encode()
+            parts.body = parts.body + content if parts.body else content
+    return parts
 
 
 def text_of(value: Any) -> str | None:
