@@ -298,6 +298,20 @@ async def test_a_client_that_does_not_read_is_served_by_the_application(app):
     protocol.connection_lost(None)
 
 
+async def test_a_request_that_is_served_directly_has_nothing_of_asgi(app):
+    config = Config(app, http=GatewayProtocol, ws="none", interface="asgi3")
+    config.load()
+    protocol = GatewayProtocol(config, ServerState(), {DIRECT: app.direct})
+    protocol.connection_made(Transport())
+    protocol.data_received(post("/queues/q/messages:receive?wait_seconds=30", b""))
+    (runtime,) = app.gateway.queue_runtimes
+    assert runtime.receiver.waiters == 1
+    found = {name for name in ("scope", "message_event", "receive", "send") if hasattr(protocol.cycle, name)}
+    assert not found
+    protocol.connection_lost(None)
+    assert runtime.receiver.waiters == 0
+
+
 RECEIVES = {
     "one": (200, True, post("/queues/{queue}/messages:receive", b"", headers="")),
     "the body of all": (200, True, post("/queues/{queue}/messages:receive", b'{"max_messages":9,"lease_seconds":60}')),

@@ -173,7 +173,7 @@ def _ack(token: str) -> bytes:
     [
         (_publishing, 43, 15),
         (_publishing_drafts, 45, 17),
-        (_publishing_by_the_application, 57, 21),
+        (_publishing_by_the_application, 58, 21),
         (_receiving, 66, 21),
         (_acking, 32, 14),
     ],

@@ -1,29 +1,55 @@
-"""One request on the gateway's own server: uvicorn's cycle, which takes the body and writes the answer in one piece."""
+"""One request on the gateway's own server: with ASGI, by uvicorn's cycle, or directly."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from babelgate.http.heads import RequestTarget
+from babelgate.http.problems import RawHeaders
 
 
-class Cycle(RequestResponseCycle):
+class Serving:
+    """What a connection knows of a request that it serves, whichever way that is."""
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    default_headers: RawHeaders
+    on_response: Callable[..., None]
+    keep_alive = True
+    more_body = True
+    disconnected = False
+    response_started = False
+    response_complete = False
+
+    def lost(self) -> None:
+        """The client has disconnected."""
+        self.disconnected = True
+
+    def answer(self, status: int, fields: bytes, body: bytes) -> bool:
+        """Write the whole answer, unless it is too late for that. ``fields``: the lines of its head, with its length,
+        without the empty line."""
+        if self.response_started or self.disconnected:
+            return False
+        self.response_started = self.response_complete = True
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.transport.write(b"%b%b%b%b%b" % (STATUS_LINE[status], _lines(*self.default_headers), fields, end, body))
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+        return True
+
+
+class Cycle(Serving, RequestResponseCycle):
     """Also the ASGI extension :data:`babelgate.http.exchange.WHOLE`, which saves the messages of small requests."""
 
     access_log = False
-    sends_messages = True
-    """Whether ``send`` can take what :meth:`answer` does not."""
-    disconnected = False
-    more_body = True
-    response_started = False
-    response_complete = False
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
@@ -44,8 +70,7 @@ class Cycle(RequestResponseCycle):
         self.body = bytearray()
 
     def lost(self) -> None:
-        """The client has disconnected."""
-        self.disconnected = True
+        super().lost()
         self.message_event.set()
 
     def take_body(self) -> bytes | None:
@@ -59,33 +84,19 @@ class Cycle(RequestResponseCycle):
         return body
 
     def answer(self, status: int, fields: bytes, body: bytes) -> bool:
-        """Write the whole answer. ``fields``: the lines of its head, with its length, without the empty line. False:
-        nothing is written, and ``send`` must be used."""
-        if self.response_started or self.disconnected or self.scope["method"] == "HEAD":
+        """Write the whole answer. False: nothing is written, and ``send`` must be used."""
+        if self.flow.write_paused or self.scope["method"] == "HEAD" or not super().answer(status, fields, body):
             return False
-        if self.flow.write_paused and self.sends_messages:
-            return False
-        self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        default = _lines(*self.default_headers)
-        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self.transport.write(b"%b%b%b%b%b" % (STATUS_LINE[status], default, fields, end, body))
         self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
         return True
 
 
-class DirectCycle(Cycle):
+class DirectCycle(Serving):
     """A request that may be served directly: an :class:`babelgate.http.direct.DirectRequest`. ``body``: what has
     arrived."""
 
     more_body = False
-    sends_messages = False
-    # No task waits for it.
-    message_event = asyncio.Event()
-    scope: Any = MappingProxyType({"method": "POST"})
     body: Any = b""
     _when_gone: Callable[[], object] | None = None
 

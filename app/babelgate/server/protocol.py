@@ -25,7 +25,7 @@ from babelgate.http.direct import DIRECT, DirectEndpoints
 from babelgate.http.exchange import DISCARDED_BYTES, WHOLE
 from babelgate.http.heads import RequestTarget, check_head, target_of, without_upgrade
 from babelgate.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout
-from babelgate.server.cycle import Cycle, DirectCycle
+from babelgate.server.cycle import Cycle, DirectCycle, Serving
 from babelgate.server.malformed import answer_to, problem_of, report, report_handshake
 from babelgate.server.overload import SHEDDER, Shedder
 from babelgate.server.transport import STALL_SECONDS, BufferedTransport, Patience, ReadingClock, ReadWatch
@@ -56,8 +56,9 @@ class GatewayProtocol(HttpToolsProtocol):
     _shedding = False
     _discarded = 0
     _refused = 0
-    cycle: Cycle
-    _served: Cycle | None = None
+    cycle: Any
+    """The latest request, a Cycle or a DirectCycle; None before the first."""
+    _served: Serving | None = None
     _reading: ReadWatch
     _idle_since: float | None = None
     """When the server started to wait for the client, in time of ``flow``; None when it does not wait."""
@@ -98,6 +99,8 @@ class GatewayProtocol(HttpToolsProtocol):
         for cycle in (self._served, self.cycle):
             if cycle is not None:
                 cycle.lost()
+        # uvicorn would wake the task of the request, which a DirectCycle does not have.
+        self.cycle = None
         self._reading.stop()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -383,8 +386,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 self._report(error, None)
                 return
             # The server answers, so the application sees a disconnected client.
-            cycle.disconnected = True
-            cycle.message_event.set()
+            cycle.lost()
         answer, request_id = answer_to(error)
         self.transport.write(answer)
         self.transport.close()
