@@ -34,9 +34,13 @@ class TestReceive:
     async def test_at_most_what_was_asked_for(self, world: World) -> None:
         process = await world.process()
         await process.publish_all([{"n": n} for n in range(5)])
-        first, second = numbers(await process.receive(3)), numbers(await process.receive(3))
-        assert (len(first), len(second)) == (3, 2)
-        assert process.in_order(first + second) == [0, 1, 2, 3, 4]
+        received: list[int] = []
+        while len(received) < 5:
+            # A broker may send a batch in parts.
+            several = numbers(await process.receive(3))
+            assert 1 <= len(several) <= 3
+            received += several
+        assert process.in_order(received) == [0, 1, 2, 3, 4]
 
     async def test_an_empty_queue_answers_after_the_wait(self, world: World) -> None:
         process = await world.process()

@@ -299,13 +299,15 @@ class ServiceBusConnections:
 
     async def _close(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
         end_keep_alive(client)
+        # An operation may have opened the client again.
+        sockets = {socket, socket_of(client)}
         try:
             with contextlib.suppress(Exception):
                 await client.close()
         finally:
             # Also where the peer hangs, and the close was cancelled.
-            if socket is not None:
-                socket.transport.abort()
+            for each in filter(None, sockets):
+                each.transport.abort()
 
 
 def check_credentials(settings: ServiceBusSettings) -> None:
