@@ -43,6 +43,8 @@ _AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 _ENTER = """set -eu
 root=$1 checkout=$2 inside=$3 tmp=$4 authorities=$5
 shift 5
+# Java asks on which mount a file is, which for the root of a chroot is none.
+mount --bind "$root" "$root"
 mkdir -p "$root$inside"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
