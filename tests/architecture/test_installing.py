@@ -45,7 +45,7 @@ LANGUAGES = {
 
 def commands(*arguments: str) -> str:
     """What make would do."""
-    done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["make", "-n", "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
