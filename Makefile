@@ -56,7 +56,8 @@ test test-all test-fast: export PYTHONDONTWRITEBYTECODE :=
 test: test-deps ## run what is essential of everything, on all brokers
 	$(BIN)/pytest $(PARALLEL) 6 --only essential $(ARGS)
 
-# Every test; those that are not essential wait longer, eight at a time. ARGS="--only kafka,http": what `make test` leaves out of these groups; tests/harness/groups.py has them.
+# Every test; those that are not essential wait longer, so eight at a time. ARGS="--only kafka,http": what `make test` leaves
+# out of these groups; tests/harness/groups.py has them.
 test-all: test-all-deps ## run every test
 	@$(MAKE) --no-print-directory clients ARGS=
 	$(BIN)/pytest $(PARALLEL) 8 -m "not repeated" $(ARGS)

@@ -25,6 +25,8 @@ PACKAGES = (
     *("rabbitmq-server", "redis-server", "valkey-server", "python3-venv"),
     # What tests call.
     *("ca-certificates", "e2fsprogs", "git", "haproxy", "iproute2", "openssl", "procps"),
+    # Servers and official clients in Java and Node.js, which this machine has built.
+    *("nodejs", "openjdk-21-jre-headless"),
     # The client of Artemis is built by a C compiler.
     *("gcc", "libc6-dev", "python3-dev"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.broker import ServerBroker, Variant
 from tests.harness.proxy import Proxy, proxy
 
+_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 TIERS = [0.2, 0.5, 1, 2, 5, 30, 300, 900, 3601]
 STANDARD = {"create": "missing", "retry_delays_seconds": TIERS}
 """Retry tiers that are short enough for tests, and one for a message that is looked at while it waits."""
@@ -105,7 +107,7 @@ def read(port: int, topic: str) -> list[Message]:
         found: list[Message] = []
         metadata = consumer.list_topics(topic, timeout=60).topics[topic]
         for number in metadata.partitions if metadata.error is None else ():
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)
+            low, high = _ends(consumer, TopicPartition(topic, number))
             consumer.assign([TopicPartition(topic, number, low)])
             while consumer.position([TopicPartition(topic, number)])[0].offset < high and low < high:
                 for each in consumer.consume(1000, 0.5):
@@ -114,6 +116,18 @@ def read(port: int, topic: str) -> list[Message]:
         return found
     finally:
         consumer.close()
+
+
+def _ends(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Its first offset and its end, as soon as the partition has a leader again after a restart of its broker."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=60)
+        except KafkaException as failure:
+            if failure.args[0].code() not in _ELECTING or time.monotonic() > until:
+                raise
+        time.sleep(0.1)
 
 
 class KafkaBroker(ServerBroker):

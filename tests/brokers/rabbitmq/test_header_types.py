@@ -23,6 +23,7 @@ from babelgate.brokers.rabbitmq.frames import encoded_properties
 from babelgate.brokers.rabbitmq.incoming import properties_of
 from babelgate.brokers.rabbitmq.options import queue_of
 from tests.brokers.rabbitmq.harness import OjsBroker, RabbitBroker
+from tests.brokers.rabbitmq.harness import client as pika_client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.world import JOB, World
 
@@ -67,7 +68,9 @@ NESTED = {
 }
 ALL = {f"odd {name}": value for name, value in {**VALUES, **NESTED}.items()}
 UINT64 = {"odd uint64": b"L" + struct.pack(">Q", 1 << 63)}
-"""The broker itself makes an int64 of it where it dead-letters, as it does at the end of a delay."""
+"""The broker itself makes an int64 of it where it dead-letters, as it does at the end of a delay; RabbitMQ 4 does so in
+each delivery."""
+AS_INT64 = {"odd uint64": b"l" + struct.pack(">Q", 1 << 63)}
 
 
 class RawClient:
@@ -77,7 +80,9 @@ class RawClient:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self._data = b""
         self._socket.sendall(b"AMQP\x00\x00\x09\x01")
-        self._next()
+        version = self._next().server_properties["version"]
+        self.uint64 = AS_INT64 if int(version.partition(".")[0]) >= 4 else UINT64
+        """What the server delivers in the place of :data:`UINT64`."""
         self._call(spec.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), 0)
         self._send(spec.Connection.TuneOk(1, 131_072, 0), 0)
         self._call(spec.Connection.Open("/"), 0)
@@ -181,14 +186,23 @@ def test_a_decimal_has_its_sign_and_scale() -> None:
 
 
 @pytest.mark.rabbitmq
+def test_what_the_server_itself_delivers(rabbit: RabbitServer, queue: str) -> None:
+    """Without a gateway between."""
+    with pika_client(rabbit.url()) as channel, raw_client(rabbit) as client:
+        channel.queue_declare(queue, durable=True)
+        client.publish("", queue, b"{}", ALL | UINT64, 1)
+        assert odd_ones(client.take(queue)) == ALL | client.uint64
+
+
+@pytest.mark.rabbitmq
 @pytest.mark.parametrize("way", ["retry", "delay", "dead letter", "redrive"])
 async def test_a_copy_has_the_bytes_of_the_original(world: World, rabbit: RabbitServer, queue: str, way: str) -> None:
     gateway = await world.process()
     profile = queue_of(queue, world.broker.queue_options).profile
-    sent = ALL if way == "delay" else ALL | UINT64
+    uint64 = {} if way == "delay" else UINT64
     assert await gateway.receive() == []
     with raw_client(rabbit) as client:
-        client.publish(profile.exchange, profile.routing_key, body_of(world, queue), sent, 1_700_000_000_123)
+        client.publish(profile.exchange, profile.routing_key, body_of(world, queue), ALL | uint64, 1_700_000_000_123)
         message = await gateway.one()
         if way in ("retry", "delay"):
             assert await gateway.nack(message, delay=0.2 if way == "delay" else 0) == [None]
@@ -197,4 +211,4 @@ async def test_a_copy_has_the_bytes_of_the_original(world: World, rabbit: Rabbit
         if way == "redrive":
             assert (await gateway.redrive()).redriven == 1
         header = client.take(profile.dead_queue if way == "dead letter" else profile.queue)
-    assert odd_ones(header) == sent
+    assert odd_ones(header) == (ALL | client.uint64 if uint64 else ALL)
