@@ -75,7 +75,7 @@ class Problem:
 class BabelgateError(Exception):
     """An error occurred."""
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
     retryable: ClassVar[bool] = False
 
     def __init__(self, **facts: Any) -> None:
@@ -235,11 +235,11 @@ class UnsupportedByBroker(BabelgateError):
 
     def __init__(self, code: str, pointer: str, reason: str, **facts: Any) -> None:
         super().__init__(reason=reason, pointer=pointer, **facts)
-        self._code = code
+        self.code = code
 
-    @property
-    def problem_code(self) -> str:
-        return self._code
+    def moved(self, pointer: str) -> UnsupportedByBroker:
+        """The same refusal with another ``pointer``, for a request in which the envelope is part of another body."""
+        return UnsupportedByBroker(self.code, **self.facts | {"pointer": pointer})
 
 
 class QueueNotFound(BabelgateError):

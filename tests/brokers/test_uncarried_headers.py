@@ -87,6 +87,21 @@ def test_it_is_refused_everywhere(
         assert words in refusal(each, place)
 
 
+@BOTH_WAYS
+@pytest.mark.parametrize("name", ["job", "trace_id"])
+def test_a_member_of_a_wrapped_envelope_is_pointed_at_in_the_entry(tmp_path: Path, name: str, direct: bool) -> None:
+    draft = DRAFT | {name: "n" * 300}
+    with gateway(tmp_path, f"amqp://127.0.0.1:{free_port()}/", {}, direct) as client:
+        for body, place in ((draft, f"/{name}"), ({"envelope": draft, "ordering_key": None}, f"/envelope/{name}")):
+            answer = client.post("/q/messages", json=body)
+            batch = client.post("/q/messages:batch", json=[body])
+            upload = client.post("/q/messages:batch", content=json.dumps(body), headers=NDJSON)
+            validated = client.post("/q/messages:validate", json=body)
+            for each in (answer.json(), batch.json()["results"][0], upload.json()["results"][0], validated.json()):
+                assert [error["pointer"] for error in each["errors"]] == [place]
+                assert each["code"] == f"{name}_too_long"
+
+
 LIMITS = {"rabbitmq": 8_192, "kafka": 1_114_112, "artemis": 490 * 1024, "pulsar": 5 * MIB, "sqs": 262_144}
 """The most bytes of a message, or of a frame of RabbitMQ and a record of the journal of Artemis, as they are here."""
 

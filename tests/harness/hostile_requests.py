@@ -223,6 +223,12 @@ def _tiny_chunks(client: httpx.Client, queue: str) -> Sent:
     return Sent(int(answer.split()[1]), len(head + chunks), len(answer))
 
 
+def _refused_job(count: int) -> bytes:
+    """A valid job with ``count`` members, which is nested too deeply for an envelope."""
+    members = b",".join(b'"%x":0' % number for number in range(count))
+    return b'{"type":"a","args":[%b],%b}' % (b"[" * 200 + b"]" * 200, members)
+
+
 def _gzip_members() -> Iterator[bytes]:
     empty = gzip.compress(b"", mtime=0)
     for _ in range(100):
@@ -315,6 +321,7 @@ CASES = [
     ),
     Case("publish: 1 MiB in chunks of 1 byte", _tiny_chunks),
     Case("publish: an OJS job of 1 MiB", post("/messages", lambda: _JOB_BODY % _filled(b"[]", MIB - 400), _JOB)),
+    Case("publish: a refused OJS job of 80,000 members", post("/messages", lambda: _refused_job(80_000), _JOB)),
     Case("validate: 1 MiB, small values and 1e999", post("/messages:validate", lambda: _draft(_LISTS), _JSON)),
     Case("validate, consume: 1 MiB of small values", post("/messages:validate?mode=consume", lambda: _LISTS, _JSON)),
     Case("receive: 16 MiB of white space", post("/messages:receive", lambda: b" " * 16 * MIB, _JSON)),

@@ -55,7 +55,8 @@ class Limits:
 
 # Structs for types created for every message: a frozen dataclass takes ten times as long to create.
 class Envelope(Struct, frozen=True):
-    """A message ready to be published: its canonical ``body`` and its members. ``created_at`` is Unix ms."""
+    """A message ready to be published: its canonical ``body`` and its members. ``created_at`` is Unix ms. ``at``: the
+    RFC 6901 pointer of the envelope in the body that the client sent."""
 
     body: bytes
     id: str
@@ -64,6 +65,12 @@ class Envelope(Struct, frozen=True):
     attempts: int
     created_at: int
     lang: str
+    at: str = ""
+
+    def placed(self, pointer: str) -> str:
+        """The pointer in the body that the client sent, for a ``pointer`` to a member of the envelope or to an option
+        of the message."""
+        return self.at + pointer if pointer[1:].partition("/")[0] in CORE else pointer
 
 
 class Publication(Struct, frozen=True):

@@ -217,7 +217,7 @@ class _Reading:
             f'{_extensions(self.meta, CORE_META)}}},"attempts":{attempts}{_extensions(self.top, CORE | {"urn"})}}}'
         ).encode()
         check_size(len(body), self.limits)
-        return Envelope(body, id_, trace_id, job, attempts, created_at, lang)
+        return Envelope(body, id_, trace_id, job, attempts, created_at, lang, self.at)
 
     def _check(self, holds: bool, code: str, at: str, detail: str) -> None:
         if not holds:

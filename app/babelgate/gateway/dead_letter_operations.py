@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from babelgate import envelope
 from babelgate.brokers.binding import DeadStore
 from babelgate.clock import Clock
-from babelgate.envelope import Limits, Poison, Publication
+from babelgate.envelope import Envelope, Limits, Poison, Publication
 from babelgate.errors import (
+    BabelgateError,
     BrokerError,
     EnvelopeError,
     ForceNeedsOtherQueue,
@@ -234,7 +235,7 @@ class DeadLetterOperations:
                     ready = await self._ready(letter, edit, source, target, force, trace)
                     _, refused = await send(source, target, [ready], self._observe)
                     if refused:
-                        raise refused[0][1]
+                        raise _placed(refused[0][1], edit, ready.envelope)
                     try:
                         (removed,) = await walk.remove([letter])
                     except BrokerError as error:
@@ -261,10 +262,10 @@ class DeadLetterOperations:
         """The message of an edited letter, validated like a publish to ``target``. It keeps the letter's native headers
         unless the edit has its own. Raises Poison for new data of a record without an object, or for an old message."""
         if edit.data is not None:
-            body, at = envelope.with_data(letter.record.body, edit.data), "/edit"
+            body = envelope.with_data(letter.record.body, edit.data)
             queue = _named_queue(body) or target.queue
         else:
-            body, at = edit.body or b"", "/edit/body"
+            body = edit.body or b""
             named = _named_queue(body)
             queue = source.queue if named == source.queue else target.queue
         try:
@@ -273,11 +274,10 @@ class DeadLetterOperations:
             _refuse_key(publication)
             outgoing = self._runtime_of(target.queue).outgoing(publication, None, None)
         except EnvelopeError as error:
-            moved = [Problem(_pointer(at, each.pointer), each.code, each.detail) for each in error.problems]
+            moved = [Problem(_pointer(edit, each.pointer), each.code, each.detail) for each in error.problems]
             raise type(error)(moved, error.facts.get("trace_id")) from None
         except UnsupportedByBroker as error:
-            error.facts["pointer"] = at + error.pointer
-            raise
+            raise _placed(error, edit) from None
         sent = publication.envelope
         if target.policy.has_expired(sent.created_at, self._clock()):
             raise Poison("message_expired", f"the message is older than ttl_seconds of the queue {target.queue!r}.")
@@ -288,7 +288,7 @@ class DeadLetterOperations:
         traceparent = outgoing.headers.get("traceparent")
         size = len(outgoing.body)
         facts = Facts(0, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, size, traceparent)
-        return ReadyLetter(letter, outgoing, facts, EDITED)
+        return ReadyLetter(letter, outgoing, facts, EDITED, sent)
 
     def _routes(
         self, caller: Caller, queue: str, to_queue: str | None, force: bool, *, edits: bool = False
@@ -341,9 +341,16 @@ def _refuse_key(publication: Publication) -> None:
         raise EnvelopeError([Problem("/idempotency_key", "invalid_idempotency_key", detail)])
 
 
-def _pointer(at: str, pointer: str) -> str:
-    """``pointer`` of a body as a pointer of the request. New data are a part of the body, so a problem of another part
-    is one of the edit as a whole."""
-    if at != "/edit" or pointer == "/data" or pointer.startswith("/data/"):
-        return at + pointer
-    return at
+def _placed(error: BabelgateError, edit: LetterEdit | None, sent: Envelope | None = None) -> BabelgateError:
+    """``error`` with a pointer of the request. ``sent``: the edited envelope that the broker refused."""
+    if edit is None or not isinstance(error, UnsupportedByBroker) or not error.pointer:
+        return error
+    return error.moved(_pointer(edit, error.pointer if sent is None else sent.placed(error.pointer)))
+
+
+def _pointer(edit: LetterEdit, pointer: str) -> str:
+    """``pointer`` of the edited body as a pointer of the request. New data are a part of the body, so a problem of
+    another part is one of the edit as a whole."""
+    if edit.data is None:
+        return "/edit/body" + pointer
+    return "/edit" + (pointer if pointer == "/data" or pointer.startswith("/data/") else "")

@@ -18,7 +18,7 @@ from babelgate.brokers.projection import native_writes
 from babelgate.clock import Clock
 from babelgate.envelope import Envelope, Limits, Publication
 from babelgate.envelope.contract import uuid_warnings
-from babelgate.errors import BabelgateError, InternalError
+from babelgate.errors import BabelgateError, InternalError, UnsupportedByBroker
 from babelgate.gateway.broker_calls import PendingPublish
 from babelgate.gateway.idempotency import KeyedResult, claim, fingerprint
 from babelgate.gateway.model import Projection, Receipt
@@ -78,7 +78,7 @@ class Publisher:
             outcome = await runtime.submit(PendingPublish(publication.envelope, outgoing, claim))
             if isinstance(outcome, BabelgateError):
                 try:
-                    raise outcome
+                    raise _placed(outcome, publication.envelope)
                 finally:
                     # Its traceback keeps this frame: a reference back would be a cycle, and keep the runtime, too.
                     del outcome
@@ -88,7 +88,7 @@ class Publisher:
                 # The span records the error.
                 if isinstance(outcome, BabelgateError):
                     try:
-                        raise outcome
+                        raise _placed(outcome, publication.envelope)
                     finally:
                         del outcome
         return _receipt(runtime.route, publication.envelope) if outcome is None else outcome
@@ -156,6 +156,10 @@ class Publisher:
             _claim(runtime, caller, publication, None, sent_as)
             keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
+        try:
+            writes = await native_writes(route.binding, route.native, outgoing)
+        except UnsupportedByBroker as error:
+            raise _placed(error, publication.envelope) from None
         return Projection(
             outgoing.body,
             route.queue,
@@ -163,7 +167,7 @@ class Publisher:
             route.native.name,
             outgoing.headers,
             warnings,
-            await native_writes(route.binding, route.native, outgoing),
+            writes,
             outgoing.delay_seconds,
             outgoing.ordering_key,
             keys,
@@ -207,7 +211,15 @@ class Publisher:
         except Exception as error:
             outcomes = [InternalError.caused_by(error)] * len(chunk)
         for (index, pending), outcome in zip(chunk, outcomes, strict=True):
-            results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
+            if isinstance(outcome, BabelgateError):
+                results[index] = _placed(outcome, pending.envelope)
+            else:
+                results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
+
+
+def _placed(error: BabelgateError, sent: Envelope) -> BabelgateError:
+    """``error``, with which the broker refused ``sent``, with a pointer in the body of the client."""
+    return error.moved(sent.placed(error.pointer)) if isinstance(error, UnsupportedByBroker) else error
 
 
 def _claim(runtime: QueueRuntime, caller: str, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:

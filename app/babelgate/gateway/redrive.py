@@ -14,7 +14,7 @@ from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import NO_HEADERS, DeadStore, Outcome, Outgoing
 from babelgate.brokers.errors import failure_for_each
 from babelgate.clock import Clock
-from babelgate.envelope import Limits, Poison
+from babelgate.envelope import Envelope, Limits, Poison
 from babelgate.errors import MAX_DETAIL, BabelgateError, UnknownDeadLetter, shortened
 from babelgate.gateway.dead_letters import Letter, Walk
 from babelgate.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
@@ -48,12 +48,14 @@ class RedriveOrder:
 
 
 class ReadyLetter(Struct, frozen=True):
-    """A dead letter, the message to publish, and its facts. ``how``: EDITED, FORCED, or None for the message itself."""
+    """A dead letter, the message to publish, and its facts. ``how``: EDITED, FORCED, or None for the message itself.
+    ``envelope``: of an edited letter."""
 
     letter: Letter
     outgoing: Outgoing
     facts: Facts
     how: str | None = None
+    envelope: Envelope | None = None
 
 
 class Redrive:

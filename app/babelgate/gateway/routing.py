@@ -141,7 +141,7 @@ class Route(BrokerRoute):
             if len(value) * 4 > maximum and (length := len(value.encode())) > maximum:
                 raise UnsupportedByBroker(
                     code=f"{name}_too_long",
-                    pointer=f"/{name}",
+                    pointer=envelope.placed(f"/{name}"),
                     reason=f"{name} has {length} bytes. The broker {self.broker!r} keeps it as a property of the "
                     f"message, too, which has at most {maximum} bytes.",
                     maximum=maximum,

@@ -15,7 +15,7 @@ from babelgate.http.body import media_type
 from babelgate.http.exchange import Exchange
 from babelgate.http.upload import Line
 from babelgate.observe.tracing.trace import Trace
-from babelgate.ojs import MEDIA_TYPE, as_entry, place_in_job
+from babelgate.ojs import MEDIA_TYPE, as_entry, places_in_job
 from babelgate.runtime import turns
 
 JOB = MEDIA_TYPE.encode()
@@ -64,7 +64,7 @@ async def located(operation: Awaitable[Answer], body: bytes) -> Answer:
     try:
         return await operation
     except (EnvelopeError, UnsupportedByBroker) as error:
-        raise _located(error, body) from None
+        raise await turns.run(_located, error, body, size=len(body)) from None
 
 
 async def all_located(outcomes: Sequence[Outcome], made: Sequence[Line], bodies: Sequence[bytes]) -> Sequence[Outcome]:
@@ -86,10 +86,11 @@ async def all_located(outcomes: Sequence[Outcome], made: Sequence[Line], bodies:
 
 def _located(error: BabelgateError, body: bytes) -> BabelgateError:
     if isinstance(error, UnsupportedByBroker):
-        facts = error.facts | {"pointer": place_in_job(body, error.facts["pointer"])}
-        return UnsupportedByBroker(error.problem_code, **facts)
+        (pointer,) = places_in_job(body, [error.facts["pointer"]])
+        return error.moved(pointer)
     if isinstance(error, EnvelopeError):
-        moved = [Problem(place_in_job(body, each.pointer), each.code, each.detail) for each in error.problems]
+        places = places_in_job(body, [each.pointer for each in error.problems])
+        moved = [Problem(place, each.code, each.detail) for place, each in zip(places, error.problems, strict=True)]
         return type(error)(moved, error.facts.get("trace_id"))
     return error
 

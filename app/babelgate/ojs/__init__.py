@@ -11,7 +11,7 @@ Attributes that the specification reserves for the server (``state``, ``result``
 """
 
 from babelgate.ojs.editing import dead_letter_of, discarded, retried, revived
-from babelgate.ojs.publication import as_entry, place_in_job
+from babelgate.ojs.publication import as_entry, places_in_job
 from babelgate.ojs.reading import Attributes, MessageProperties, attributes_of, envelope_of, members, value
 from babelgate.ojs.terms import MEDIA_TYPE
 from babelgate.ojs.writing import Job, job_of
@@ -28,7 +28,7 @@ __all__ = [
     "envelope_of",
     "job_of",
     "members",
-    "place_in_job",
+    "places_in_job",
     "retried",
     "revived",
     "value",

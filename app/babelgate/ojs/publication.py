@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from babelgate.clock import Clock, milliseconds
 from babelgate.envelope.contract import MAX_ID, Limits, is_id, is_spec_version, is_text
+from babelgate.envelope.options import OPTIONS
 from babelgate.envelope.publication import MAX_PROBLEMS, read_any
 from babelgate.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from babelgate.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
@@ -62,14 +63,20 @@ def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None)
     return msgspec.json.encode(entry)
 
 
-def place_in_job(body: bytes, place: str) -> str:
-    """The pointer in the job ``body`` of what is at ``place`` in the entry that :func:`as_entry` makes of it.
+def places_in_job(body: bytes, places: Iterable[str]) -> list[str]:
+    """The pointers in the job ``body`` of ``places`` in the entry that :func:`as_entry` makes of it.
 
     "" for what no member stands for, such as native headers. An option that the job does not set keeps its place.
     """
     job = decode_object(body).by_name()
     attributes = {name: Raw(member.raw.encode()) for name, member in job.items()}
     meta = members_of(attributes, "meta")
+    is_array = data_of(attributes)[1]
+    return [_place(each, job, meta, is_array) for each in places]
+
+
+def _place(place: str, job: Container[str], meta: Container[str], is_array: bool) -> str:
+    """The pointer in a job of ``place`` in its entry. ``is_array``: whether the arguments are the array in ``data``."""
     first, *inner = place.removeprefix("/envelope").split("/")[1:] or [""]
     if first == "job":
         return "/meta/urn" if "urn" in meta else "/type"
@@ -78,13 +85,12 @@ def place_in_job(body: bytes, place: str) -> str:
     if first == "delay_seconds" and "scheduled_at" in job:
         return "/scheduled_at"
     if first == "data":
-        is_array = data_of(attributes)[1]
         # An array is the only member of data.
         inner = inner[1:] if is_array and inner[:1] == ["args"] else inner
         return "/".join(("/args", *inner) if is_array else ("/args/0", *inner))
     if first == "meta":
         return _place_in_meta(inner, job)
-    return "" if first == "headers" else place
+    return place if first in OPTIONS and first != "headers" else ""
 
 
 def _place_in_meta(inner: Sequence[str], job: Container[str]) -> str:

@@ -74,13 +74,16 @@ def test_a_character_that_xml_does_not_allow(
     for verb in ("", ":validate"):
         answer = caller.post(f"/{queue}/messages{verb}", json=with_data(data))
         assert character in refused(answer, "character_unsupported", pointer)
+        wrapped = caller.post(f"/{queue}/messages{verb}", json={"envelope": with_data(data), "delay_seconds": 1})
+        assert character in refused(wrapped, "character_unsupported", f"/envelope{pointer}")
     assert caller.post(f"/{queue}/messages", json=with_data({"tab": "\t\x01\x7f"})).status_code == 201
     (kept,) = caller.post(f"/{queue}/messages:receive?wait_seconds=10").json()["messages"]
     assert kept["envelope"]["data"] == {"tab": "\t\x01\x7f"}, "controls are escaped in JSON"
 
 
 def test_a_batch_refuses_the_entry_alone(caller: httpx.Client, queue: str) -> None:
-    entries = [DRAFT, with_data({"x": "\ufffe"}), {"envelope": DRAFT, "headers": {"a": "\uffff"}}, DRAFT]
+    bad = with_data({"x": "\ufffe"})
+    entries = [DRAFT, bad, {"envelope": DRAFT, "headers": {"a": "\uffff"}}, {"envelope": bad}, DRAFT]
     lines = "\n".join(json.dumps(each, ensure_ascii=False) for each in entries)
     for answer in (
         caller.post(f"/{queue}/messages:batch", json=entries),
@@ -89,9 +92,9 @@ def test_a_batch_refuses_the_entry_alone(caller: httpx.Client, queue: str) -> No
         ),
     ):
         results = answer.json()["results"]
-        assert [each["status"] for each in results] == [201, 422, 422, 201]
-        assert [each["errors"][0]["pointer"] for each in results[1:3]] == ["/data/x", "/headers/a"]
-        assert [each["code"] for each in results[1:3]] == ["character_unsupported"] * 2
+        assert [each["status"] for each in results] == [201, 422, 422, 422, 201]
+        assert [each["errors"][0]["pointer"] for each in results[1:4]] == ["/data/x", "/headers/a", "/envelope/data/x"]
+        assert [each["code"] for each in results[1:4]] == ["character_unsupported"] * 3
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,25 @@ def test_a_letter_that_is_sent_on_stays_where_it_is(caller: httpx.Client, queue:
     assert (result["redriven"], result["failed"]) == (0, 1)
     assert [each["code"] for each in result["errors"]] == ["character_unsupported"]
     assert len(caller.get(f"/{source}/dead-letters").json()["dead_letters"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("edit", "pointer"),
+    [
+        ({"data": {"x": "\ufffe"}}, "/edit/data/x"),
+        ({"body": with_data({"x": "\ufffe"})}, "/edit/body/data/x"),
+        ({"body": {"envelope": with_data({"x": "\ufffe"})}}, "/edit/body/envelope/data/x"),
+    ],
+)
+def test_an_edited_letter_is_refused_with_the_place_in_its_edit(
+    caller: httpx.Client, queue: str, edit: dict[str, Any], pointer: str
+) -> None:
+    caller.post(f"/{queue}/messages", json=DRAFT).raise_for_status()
+    (message,) = caller.post(f"/{queue}/messages:receive?wait_seconds=10").json()["messages"]
+    caller.post(f"/{queue}/messages:reject", json={"ack_tokens": [message["ack_token"]]}).raise_for_status()
+    (letter,) = caller.get(f"/{queue}/dead-letters").json()["dead_letters"]
+    answer = caller.post(f"/{queue}/dead-letters/{letter['letter_id']}:redrive", json={"edit": edit})
+    refused(answer, "character_unsupported", pointer)
 
 
 def test_a_body_that_is_no_json_has_no_place() -> None:

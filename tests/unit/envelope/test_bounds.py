@@ -266,7 +266,7 @@ class TestEntry:
             "headers": None,
             "idempotency_key": None,
         }
-        assert read(entry) == Publication(read(FULL).envelope, None, None, {})
+        assert read(entry) == Publication(msgspec.structs.replace(read(FULL).envelope, at="/envelope"), None, None, {})
 
     def test_a_body_with_a_job_is_no_entry(self) -> None:
         made = read({**FULL, "envelope": {"x": 1}})

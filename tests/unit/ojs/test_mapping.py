@@ -19,7 +19,7 @@ from babelgate.ojs import (
     discarded,
     envelope_of,
     job_of,
-    place_in_job,
+    places_in_job,
     retried,
     revived,
 )
@@ -431,6 +431,8 @@ TWO = {"args": [1, {"b": 2}]}
         ({}, "/meta/ext/ojs/tags/0", "/tags/0"),
         ({}, "/meta/ext/ojs/meta/note", "/meta/note"),
         ({}, "/meta/ext/mine", "/meta/ext/mine"),
+        ({}, "/envelope", ""),
+        ({}, "/envelope/attempts", ""),
         ({}, "/headers", ""),
         ({}, "/headers/traceparent", ""),
         ({}, "/delay_seconds", "/delay_seconds"),
@@ -439,4 +441,4 @@ TWO = {"args": [1, {"b": 2}]}
     ],
 )
 def test_a_place_in_the_entry_is_one_in_the_job(changes: dict[str, Any], place: str, expected: str) -> None:
-    assert place_in_job(json.dumps(JOB | changes).encode(), place) == expected
+    assert places_in_job(json.dumps(JOB | changes).encode(), [place, place]) == [expected, expected]
