@@ -36,17 +36,12 @@ from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from babelgate.gateway.idempotency import KeyPolicy, KeyStores
 from babelgate.gateway.maintenance import Maintenance
-from babelgate.gateway.model import (
-    Message,
-    Projection,
-    Receipt,
-    Settlement,
-    SettleResult,
-)
+from babelgate.gateway.model import Message, Projection, Receipt, Settlement, SettleResult
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.overview import Overview, count_purge, known_queues, peek
 from babelgate.gateway.publish import Begun, Publisher
 from babelgate.gateway.queue_runtime import QueueRuntime, Shared
+from babelgate.gateway.rates import Rates
 from babelgate.gateway.receive import Receiver, Waiter
 from babelgate.gateway.routing import ROUTE_BYTES, Route, Router
 from babelgate.gateway.runtimes import QueueRuntimes
@@ -54,6 +49,7 @@ from babelgate.gateway.settle import Settler
 from babelgate.gateway.spans import receiving, settling
 from babelgate.leases.table import BrokerUsage
 from babelgate.observe.events import Observe
+from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Trace, Tracing
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
@@ -96,10 +92,12 @@ class Gateway:
         idempotency: KeyPolicy | None = None,
         capacity: Callable[[], Awaitable[None]] | None = None,
         jobs_directory: Path | None = None,
+        counters: RateCounters | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
         ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
         until the journal has buffer space; raises Overloaded. ``jobs_directory``: keeps the records of redrive jobs.
+        ``counters``: an observer, whose figures :attr:`rates` shows.
         """
         self.bindings = bindings
         self.router = router
@@ -128,6 +126,8 @@ class Gateway:
         self.overview = Overview(router, bindings, required, urls or {}, self._keys, self.queue_runtimes, self.outages)
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
         self.maintenance = Maintenance(self._retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
+        counters = counters or RateCounters(clock)
+        self.rates = Rates(counters, clock, router, self.overview, self.outages, self.maintenance)
         self.letters = DeadLetterOperations(
             lambda queue: self.queue_runtimes.of(router.route(queue)),
             self.limits,

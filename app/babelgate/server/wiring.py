@@ -42,6 +42,7 @@ from babelgate.observe.journal.writer import Journal, Options
 from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.metrics.labels import QueueLabels
 from babelgate.observe.metrics.recorder import Metrics
+from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Tracing, tracing_from_env
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
@@ -89,6 +90,7 @@ def build_gateway(
     forwarder: Forwarder | None = None,
     tracing: Tracing | None = None,
     capacity: Callable[[], Awaitable[None]] | None = None,
+    counters: RateCounters | None = None,
 ) -> Gateway:
     """Build the gateway without starting it. Creates the token key when there is none. Raises ConfigError."""
     bindings = connect_brokers(settings, clock)
@@ -108,6 +110,7 @@ def build_gateway(
         idempotency=key_policy(settings, bindings),
         capacity=capacity,
         jobs_directory=settings.state_dir / "redrives",
+        counters=counters,
     )
 
 
@@ -121,7 +124,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     labels = QueueLabels(None if workers_directory is None else workers_directory / "labels")
     metrics = Metrics(clock, systems, labels) if settings.metrics else None
     journaled = journal(settings, clock)
-    observers = [each.observe for each in (metrics, journaled) if each is not None]
+    counters = RateCounters(clock)
+    observers = [each.observe for each in (metrics, counters, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(peers_directory(settings))
     places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
@@ -130,7 +134,13 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
     capacity = journaled.capacity if journaled is not None and settings.journal.when_full == "wait" else None
     gateway = build_gateway(
-        settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, capacity=capacity
+        settings,
+        clock=clock,
+        observe=fan_out(observers),
+        forwarder=peers,
+        tracing=traced,
+        capacity=capacity,
+        counters=counters,
     )
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,

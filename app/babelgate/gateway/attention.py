@@ -1,0 +1,206 @@
+"""What an operator should look at: lost brokers, growing dead letters, old messages, errors and warnings."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from babelgate.brokers.batching import batches
+from babelgate.brokers.binding import QueueStats
+from babelgate.errors import BabelgateError
+from babelgate.gateway.authorization import Caller
+from babelgate.gateway.maintenance import Maintenance
+from babelgate.gateway.outages import Outages
+from babelgate.gateway.overview import Overview
+from babelgate.gateway.routing import Route, Router
+from babelgate.observe.rates import COUNTS, QueueSum
+from babelgate.runtime.cache import Cache
+
+OLD_SECONDS = 900.0
+"""From which age on the oldest ready message is old: that of the alert BabelgateOldestMessageTooOld."""
+
+MAX_COUNTED = 200
+"""Queues whose counts are read from the brokers for one overview."""
+MAX_CONCERNS = 100
+"""The most concerns of one overview."""
+
+_MOST_CONFIGURED = 1_000
+"""Queues of the configuration whose rights are looked up: it may have any number."""
+_COUNTED_AT_ONCE = 50
+_COUNT_SECONDS = 2.0
+"""Time-out for the counts of all queues of an overview."""
+_FRESH_SECONDS = 5.0
+"""How long the counts of a queue are reused: each page that is open asks every few seconds."""
+_COUNTS_BYTES = 1024 * 1024
+_COUNTS_ENTRY_BYTES = 1_024
+
+_DEAD_LETTERED, _REDRIVEN, _BROKER_ERRORS = map(COUNTS.index, ("dead_lettered", "redriven", "broker_errors"))
+
+Kind = Literal[
+    "circuit_open",
+    "storage_refused",
+    "dead_letters",
+    "old_messages",
+    "broker_errors",
+    "foreign_messages",
+    "broker_warning",
+]
+
+
+class Concern(Struct, frozen=True, kw_only=True):
+    """Something that needs attention. ``queue`` None: it concerns the whole broker. ``detail``: a sentence.
+
+    ``count``: new dead letters of the last hour, failed calls of the last hour, or foreign messages.
+    ``oldest_age_seconds``: of old messages.
+    """
+
+    kind: Kind
+    broker: str
+    queue: str | None = None
+    count: int | None = None
+    oldest_age_seconds: float | None = None
+    detail: str
+
+
+class WatchedQueue(NamedTuple):
+    """A queue, and what its broker says of it. Counts that are not known are None."""
+
+    route: Route
+    stats: QueueStats
+
+
+class Attention:
+    """Finds what needs attention, from what this process knows and from the brokers' counts of some queues.
+
+    ``sums``, here and below: the figures of the last hour by queue, busiest first.
+    """
+
+    def __init__(self, overview: Overview, router: Router, outages: Outages, maintenance: Maintenance) -> None:
+        self._overview = overview
+        self._router = router
+        self._outages = outages
+        self._maintenance = maintenance
+        self._counts: Cache[str, tuple[float, QueueStats]] = Cache(_COUNTS_BYTES, _COUNTS_ENTRY_BYTES)
+
+    async def counted(
+        self, caller: Caller, sums: Mapping[str, QueueSum], first: Iterable[str]
+    ) -> dict[str, WatchedQueue]:
+        """Up to MAX_COUNTED queues of ``caller`` with their counts: those of ``first``, then those with new dead
+        letters, those that are configured by name, and the others of ``sums``.
+
+        Takes 2 s at most. A queue without a route is left out.
+        """
+        routes: dict[str, Route] = {}
+        for queue in self._candidates(caller, sums, first):
+            if len(routes) == MAX_COUNTED:
+                break
+            if queue not in routes:
+                with contextlib.suppress(BabelgateError):
+                    routes[queue] = self._router.route(queue)
+        found: dict[str, QueueStats] = {}
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_COUNT_SECONDS):
+                for some in batches(list(routes.values()), _COUNTED_AT_ONCE):
+                    await asyncio.gather(*(self._count(route, found) for route in some))
+        return {queue: WatchedQueue(route, found.get(queue, QueueStats())) for queue, route in routes.items()}
+
+    def circuits(self, caller: Caller) -> list[tuple[str, Literal["closed", "open"]]]:
+        """The state of the circuit of each broker that ``caller`` may manage, by name."""
+        circuits, managed = self._outages.circuits, self._overview.managed(caller)
+        return [(name, "open" if circuits[name].is_open else "closed") for name in sorted(managed)]
+
+    def concerns(self, caller: Caller, sums: Mapping[str, QueueSum], counted: Iterable[WatchedQueue]) -> list[Concern]:
+        """What needs attention, at most MAX_CONCERNS: brokers that fail first, warnings last."""
+        managed = sorted(self._overview.managed(caller))
+        queues = [(route, stats, sums.get(route.queue)) for route, stats in counted]
+        found = [*self._failing(managed), *_dead_letters(queues), *_old(queues), *_errors(queues), *_foreign(queues)]
+        found += [
+            Concern(kind="broker_warning", broker=name, detail=warning)
+            for name in managed
+            for warning in self._maintenance.warnings.get(name, ())
+        ]
+        return found[:MAX_CONCERNS]
+
+    def _candidates(self, caller: Caller, sums: Mapping[str, QueueSum], first: Iterable[str]) -> Iterator[str]:
+        yield from first
+        growing = {queue: new for queue, each in sums.items() if (new := _new_dead_letters(each)) > 0}
+        yield from sorted(growing, key=growing.__getitem__, reverse=True)
+        yield from (queue for queue in self._router.configured()[:_MOST_CONFIGURED] if caller.rights(queue))
+        yield from sums
+
+    async def _count(self, route: Route, found: dict[str, QueueStats]) -> None:
+        now, known = time.monotonic(), self._counts.get(route.queue)
+        if known is not None and now - known[0] < _FRESH_SECONDS:
+            found[route.queue] = known[1]
+        elif not self._outages.circuits[route.broker].is_open:
+            with contextlib.suppress(BabelgateError):
+                stats = found[route.queue] = await route.binding.stats(route.native)
+                self._counts.keep(route.queue, (now, stats))
+
+    def _failing(self, managed: Iterable[str]) -> Iterator[Concern]:
+        for name in managed:
+            circuit = self._outages.circuits[name]
+            if circuit.is_open:
+                yield Concern(kind="circuit_open", broker=name, detail=circuit.refusal().detail)
+            if (refused := self._outages.storage(name)) is not None:
+                yield Concern(kind="storage_refused", broker=name, detail=refused)
+
+
+_Queue = tuple[Route, QueueStats, QueueSum | None]
+
+
+def _new_dead_letters(queue: QueueSum) -> int:
+    return queue.lanes[_DEAD_LETTERED] - queue.lanes[_REDRIVEN]
+
+
+def _dead_letters(queues: Iterable[_Queue]) -> list[Concern]:
+    found = []
+    for route, stats, hour in queues:
+        new = 0 if hour is None else _new_dead_letters(hour)
+        # Those of the hour may have been removed since.
+        new = new if stats.dead is None else min(new, stats.dead)
+        if new > 0:
+            total = "" if stats.dead is None else f" All of them: {stats.dead}."
+            detail = f"New dead letters of the queue {route.queue!r} within the last hour: {new}.{total}"
+            found.append(Concern(kind="dead_letters", broker=route.broker, queue=route.queue, count=new, detail=detail))
+    return sorted(found, key=lambda each: -(each.count or 0))
+
+
+def _old(queues: Iterable[_Queue]) -> list[Concern]:
+    found = []
+    for route, stats, _ in queues:
+        age = stats.oldest_age_seconds
+        if age is not None and age > OLD_SECONDS:
+            detail = f"The oldest ready message of the queue {route.queue!r} has been there for {age / 60:.0f} minutes."
+            found.append(
+                Concern(
+                    kind="old_messages", broker=route.broker, queue=route.queue, oldest_age_seconds=age, detail=detail
+                )
+            )
+    return sorted(found, key=lambda each: -(each.oldest_age_seconds or 0))
+
+
+def _errors(queues: Iterable[_Queue]) -> list[Concern]:
+    found = []
+    for route, _, hour in queues:
+        if hour is not None and (failed := hour.lanes[_BROKER_ERRORS]):
+            detail = f"Calls to the broker {route.broker!r} for the queue {route.queue!r} that failed within the last "
+            detail += f"hour: {failed}."
+            found.append(
+                Concern(kind="broker_errors", broker=route.broker, queue=route.queue, count=failed, detail=detail)
+            )
+    return sorted(found, key=lambda each: -(each.count or 0))
+
+
+def _foreign(queues: Iterable[_Queue]) -> Iterator[Concern]:
+    for route, stats, _ in queues:
+        if stats.foreign:
+            detail = f"Messages of another program that were left on the queue {route.queue!r}: {stats.foreign}."
+            yield Concern(
+                kind="foreign_messages", broker=route.broker, queue=route.queue, count=stats.foreign, detail=detail
+            )
