@@ -24,6 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("babelgate.gateway",),
     ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
     ("babelgate.http",),
+    ("babelgate.console",),
     ("babelgate.server",),
     ("babelgate.cli",),
     ("babelgate.demo", "babelgate.__main__"),
@@ -57,7 +58,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "py4j": ("babelgate.pipeline",),
     "pyarrow": ("babelgate.pipeline",),
     "pandas": ("babelgate.pipeline",),
-    "jinja2": ("babelgate.pipeline.report",),
+    "jinja2": ("babelgate.console.rendering", "babelgate.pipeline.report"),
+    "markupsafe": ("babelgate.console.rendering",),
     "vl_convert": ("babelgate.pipeline.report",),
     "httpx": (
         "babelgate.cli",

@@ -74,11 +74,12 @@ def provider(name: str) -> str:
 def needed(path: Path) -> set[str]:
     """The distributions that a source file imports."""
     ours = {*sys.stdlib_module_names, "babelgate", "bench", "tests", "tools"}
-    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL, and
-    # s3fs and grpcio are what fsspec and the exporter stand on.
+    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's, MarkupSafe's is Jinja's; yarl is how
+    # aio-pika takes a URL, and s3fs and grpcio are what fsspec and the exporter stand on.
     parents = {
         "starlette": "fastapi",
         "pydantic-core": "pydantic",
+        "markupsafe": "jinja2",
         "yarl": "aio-pika",
         "py4j": "pyspark",
         "s3fs": "fsspec",

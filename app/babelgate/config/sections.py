@@ -297,3 +297,20 @@ class JournalSettings(Section):
         default="drop",
         description="`drop`: records are dropped, and a gap counts them; `wait`: requests wait for buffer space.",
     )
+
+
+class ConsoleSettings(Section):
+    """The console; see docs/console.md."""
+
+    enabled: bool | None = Field(
+        default=None,
+        description="Whether `/console` is served. None: where credentials are configured, and on a loopback address.",
+    )
+    read_only: bool = Field(default=False, description="Whether users of the console can look only.")
+    trace_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s{}]*(\{trace_id\}[^\s{}]*)+$",
+        max_length=2_000,
+        description="The address of a trace in another program, such as `https://grafana.example/trace/{trace_id}`: "
+        "`{trace_id}` is replaced by the 32 hexadecimal digits. None: the console has no such links.",
+    )

@@ -23,6 +23,7 @@ from babelgate.config import sources
 from babelgate.config.sections import (
     AuthSettings,
     BrokerSettings,
+    ConsoleSettings,
     Delay,
     IdempotencySettings,
     JournalSettings,
@@ -64,6 +65,7 @@ class Settings(Section):
     peers: PeerSettings = PeerSettings()
     idempotency: IdempotencySettings = IdempotencySettings()
     journal: JournalSettings = JournalSettings()
+    console: ConsoleSettings = ConsoleSettings()
     auth: (
         Annotated[
             Annotated[Literal["none"], Tag(_TAGS[0])] | Annotated[AuthSettings, Tag(_TAGS[1])],
@@ -149,6 +151,13 @@ class Settings(Section):
         if peers.listen is not None and self.workers > 1:
             reason = "several workers cannot share one address: run replicas with one worker each"
             raise ConfigError(key="peers.listen", reason=reason)
+
+    @property
+    def has_console(self) -> bool:
+        """Whether the console is served."""
+        if self.console.enabled is not None:
+            return self.console.enabled
+        return self.is_loopback or isinstance(self.auth, AuthSettings)
 
     @property
     def is_loopback(self) -> bool:

@@ -31,6 +31,7 @@ Ended = Callable[[Exchange, float], None]
 OPEN = health.PROBES | docs.PATHS
 """Paths that require no credential."""
 _QUEUES = "/queues/"
+_CONSOLE = "/console"
 
 
 def create_api(
@@ -41,6 +42,7 @@ def create_api(
     prefix: str = "",
     scraping: Scraping | None = None,
     ended: Sequence[Ended] = (),
+    console: Handler | None = None,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -48,9 +50,10 @@ def create_api(
 
     ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served as well.
     ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
-    including refused ones.
+    including refused ones. ``console``: serves ``/console`` and what is below, and authenticates its users itself;
+    None: there are no such paths.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended)
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console)
 
 
 class Api:
@@ -64,6 +67,7 @@ class Api:
         prefix: str,
         scraping: Scraping | None,
         ended: Sequence[Ended],
+        console: Handler | None,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -72,6 +76,7 @@ class Api:
         self._limits = limits
         self._gateway = gateway
         self._prefix = prefix
+        self._console = console
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
@@ -106,8 +111,8 @@ class Api:
         headers = exchange.headers
         if self._records or TRACEPARENT in headers or BAGGAGE in headers:
             trace = exchange.trace = RequestTrace(self._tracing, scope, headers)
-            if path in OPEN and trace.context is None:
-                # Otherwise most traces would be probes.
+            if (path in OPEN or path.startswith(_CONSOLE)) and trace.context is None:
+                # Otherwise most traces would be probes, and pages that update themselves.
                 trace.decline()
         elif not self._ended:
             await carry_out(exchange, self._serve)
@@ -125,21 +130,25 @@ class Api:
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path
-        if path == health.READYZ:
+        if path.startswith(_QUEUES):
+            exchange.caller = self._auth.admit(exchange.headers)
+            queue, _, verb = path[len(_QUEUES) :].partition("/")
+            if "%" in queue:
+                raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
+            methods = self._hot.get(verb)
+            if methods is not None:
+                exchange.route = self._routes[verb]
+                handler = methods.get(exchange.scope["method"])
+                if handler is None:
+                    raise MethodNotAllowed(allow=", ".join(methods))
+                exchange.queue = queue
+                await handler(exchange)
+                return
+        elif path == health.READYZ:
             exchange.caller = self._auth.prober(exchange.headers)
+        elif self._console is not None and (path == _CONSOLE or path.startswith(f"{_CONSOLE}/")):
+            await self._console(exchange)
+            return
         elif path not in OPEN:
             exchange.caller = self._auth.admit(exchange.headers)
-            if path.startswith(_QUEUES):
-                queue, _, verb = path[len(_QUEUES) :].partition("/")
-                if "%" in queue:
-                    raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
-                methods = self._hot.get(verb)
-                if methods is not None:
-                    exchange.route = self._routes[verb]
-                    handler = methods.get(exchange.scope["method"])
-                    if handler is None:
-                        raise MethodNotAllowed(allow=", ".join(methods))
-                    exchange.queue = queue
-                    await handler(exchange)
-                    return
         await serve_rest(self._rest, self._gateway, exchange, self._limits)

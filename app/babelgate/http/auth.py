@@ -57,14 +57,37 @@ class Auth:
         except (Unauthenticated, Forbidden):
             return NOBODY
 
+    def check_host(self, headers: Headers) -> None:
+        """Without credentials, raise Forbidden for a Host that is no name of this service."""
+        host = headers.get(b"host")
+        if self.callers is None and host is not None and not self._own(host):
+            raise Forbidden(reason="This Host is not a name of this service: add it to `hosts`, or configure tokens.")
+
+    def check_page(self, headers: Headers) -> None:
+        """Raise Forbidden for a request that a page of another origin has caused: for what a browser sends with a
+        cookie, also with credentials."""
+        if self.callers is None:
+            self._keep_pages_out(headers)
+            return
+        site = headers.get(b"sec-fetch-site")
+        if site is None:
+            # An older browser, or one on a plain HTTP address other than loopback.
+            origin = headers.get(b"origin")
+            if origin is None:
+                return
+            authority = origin.partition(b"://")[2].strip().lower()
+            if authority == headers.get(b"host", b"").strip().lower() or self._own(authority):
+                return
+        elif site.strip().lower() in (b"same-origin", b"none"):
+            return
+        raise Forbidden(reason="Pages of other sites, hosts and ports cannot use the console.")
+
     def _keep_pages_out(self, headers: Headers) -> None:
         """Raise Forbidden for foreign web pages, also under a host name of their own that resolves to this service.
 
         Without credentials they could otherwise receive messages through the browser of a user.
         """
-        host = headers.get(b"host")
-        if host is not None and not self._own(host):
-            raise Forbidden(reason="This Host is not a name of this service: add it to `hosts`, or configure tokens.")
+        self.check_host(headers)
         origin = headers.get(b"origin")
         if origin is not None and not self._own(origin.partition(b"://")[2]):
             raise Forbidden(

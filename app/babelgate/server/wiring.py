@@ -21,6 +21,9 @@ from babelgate.cluster.worker_metrics import Workers
 from babelgate.config.sections import QueueSettings
 from babelgate.config.settings import Settings
 from babelgate.config.token_keys import token_keys
+from babelgate.console.frame import ConsoleFrame
+from babelgate.console.sessions import Sessions
+from babelgate.console.site import Console
 from babelgate.envelope import Limits
 from babelgate.errors import ConfigError
 from babelgate.gateway.ack_tokens import TokenSealer
@@ -32,7 +35,7 @@ from babelgate.gateway.gauges import Gauges
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Route, Router, Rule
-from babelgate.http.api import create_api
+from babelgate.http.api import Handler, create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
 from babelgate.http.direct import DirectEndpoints
@@ -175,6 +178,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         prefix=settings.prefix,
         scraping=scraping,
         ended=ended,
+        console=_console(settings, gateway, auth, limits, clock),
     )
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
     # The access log has a line for each request, with what only an exchange knows.
@@ -192,6 +196,23 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     report = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
     return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
+
+
+def _console(settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLimits, clock: Clock) -> Handler | None:
+    """What serves the pages of the console; None where it is off."""
+    if not settings.has_console:
+        return None
+    section = settings.console
+    frame = ConsoleFrame(
+        gateway,
+        auth,
+        limits,
+        Sessions(token_keys(settings), clock),
+        prefix=settings.prefix,
+        read_only=section.read_only,
+        trace_url=section.trace_url,
+    )
+    return Console(frame).serve
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:

@@ -1,0 +1,60 @@
+"""Signing in with a bearer token, and out."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from babelgate.console.answers import PageAnswer
+from babelgate.console.routes import PageRoute
+from babelgate.console.visits import Visit
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+
+_PAGE = re.compile(r"(?!/)(?!.*(//|\.\.))[A-Za-z0-9._~:/?=&%+-]{0,2000}")
+"""An address below ``/console/``, with its query."""
+_CHALLENGE = [(b"www-authenticate", b'Bearer realm="babelgate"')]
+
+_throttled = LogThrottle(get_logger(__name__))
+
+
+async def form(visit: Visit) -> PageAnswer:
+    """The form; a user who has signed in gets to the page that was asked for."""
+    to = _page(visit.query.get("to", ""))
+    if visit.has_access:
+        return visit.see_other(to)
+    return visit.page("sign_in.html", to=to, refused="")
+
+
+async def sign_in(visit: Visit) -> PageAnswer:
+    """Begin a session of the token in the form."""
+    to = _page(visit.form.get("to", ""))
+    token = visit.form.get("token", "").strip()
+    credential = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+    callers = visit.frame.auth.callers
+    if callers is None:
+        return visit.see_other(to)
+    if credential not in callers:
+        _throttled.warning("sign-in refused: unknown token")
+        refused = "This token is not one of this gateway." if token else "Enter a token."
+        return visit.page("sign_in.html", status=401, to=to, refused=refused)._replace(headers=_CHALLENGE)
+    visit.start(credential)
+    return visit.see_other(to)
+
+
+async def sign_out(visit: Visit) -> PageAnswer:
+    """End the session in this browser."""
+    visit.session, visit.is_new = None, True
+    return visit.see_other("sign-in", "You have signed out.")
+
+
+def _page(text: str) -> str:
+    """``text``, or the overview for anything but an address of the console."""
+    return text if _PAGE.fullmatch(text) else ""
+
+
+ROUTES = (
+    PageRoute(method="GET", path="sign-in", handler=form, needs_user=False),
+    PageRoute(method="POST", path="sign-in", handler=sign_in, needs_user=False, writes=False),
+    PageRoute(method="POST", path="sign-out", handler=sign_out, writes=False),
+)

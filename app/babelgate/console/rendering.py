@@ -1,0 +1,81 @@
+"""Templates of pages, and how they write numbers, sizes and times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+UNKNOWN = "–"
+"""What a page shows where the broker reports nothing."""
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+class Templates:
+    """The templates of ``console/templates``. Every value is escaped, whatever the name of the template."""
+
+    def __init__(self) -> None:
+        self._environment = Environment(
+            loader=PackageLoader("babelgate.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            auto_reload=False,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(number=number, age=age, size=size, moment=moment)
+
+    def render(self, name: str, context: dict[str, Any]) -> bytes:
+        """The text of a template in UTF-8. Lone surrogates, which foreign bodies may have, become question marks."""
+        return self._environment.get_template(name).render(context).encode("utf-8", "replace")
+
+
+def number(value: float | None) -> str:
+    """A count or a rate with separators of thousands; :data:`UNKNOWN` for None."""
+    if value is None:
+        return UNKNOWN
+    if value != int(value) and abs(value) < 100:
+        return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2g}"
+    return f"{round(value):,}"
+
+
+def age(seconds: float | None) -> str:
+    """A duration in its two largest units; :data:`UNKNOWN` for None."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
+    left, parts = int(seconds), []
+    for length, unit in _UNITS:
+        count, left = divmod(left, length)
+        if count:
+            parts.append(f"{count:,} {unit}")
+    if left:
+        parts.append(f"{left} s")
+    return " ".join(parts[:2])
+
+
+def size(count: int | None) -> str:
+    """A number of bytes in its largest unit; :data:`UNKNOWN` for None."""
+    if count is None:
+        return UNKNOWN
+    if count < 1_024:
+        return f"{count} B"
+    for unit, length in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= length:
+            return f"{count / length:.1f} {unit}"
+    raise AssertionError
+
+
+def moment(unix_ms: int | None) -> Markup:
+    """A time as an element that programs read, too, in UTC; :data:`UNKNOWN` for None and what no calendar has."""
+    try:
+        at = datetime.fromtimestamp((unix_ms or 0) / 1_000, UTC)
+    except (OverflowError, OSError, ValueError):
+        unix_ms = None
+    if unix_ms is None:
+        return Markup(UNKNOWN)
+    text = f"{at:%Y-%m-%d %H:%M:%S}"
+    return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(timespec="milliseconds"), text)
