@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Sequence
 
@@ -175,6 +176,50 @@ async def test_a_topic_with_partitions(
     stats = await one.stats(native)
     assert (stats.depth, stats.in_flight) == (0, 0)
     assert queue in await one.queues()
+
+
+async def test_pages_of_dead_letters_of_several_partitions(
+    one: PulsarBinding, other: PulsarBinding, server: PulsarServer, queue: str
+) -> None:
+    """Each page has the letters after the last one, though the broker delivers those of all partitions at once."""
+    path = f"persistent/public/default/{queue}.dlq/partitions"
+    assert await asyncio.to_thread(server.admin, path, "PUT", b"3") is not None
+    native, dead = one.native_queue(queue, {}), one.native_queue(f"{queue}.dlq", {})
+    written = [Outgoing(made(number), ordering_key=f"key {number % 50}") for number in range(1500)]
+    assert await one.publish(dead, written) == [None] * 1500
+    found: list[int] = []
+    cursor = None
+    for reader in itertools.cycle((one, other)):
+        page, cursor = await reader.read_dead(native, cursor, 400)
+        found += numbers([record.body for record in page])
+        if cursor is None:
+            break
+        assert len(page) == 400
+    assert sorted(found) == list(range(1500))
+    assert len(await other.peek(dead, 10)) == 10, "no reader holds any"
+    (last, *_), _ = await other.read_dead(native, None, 1)
+    assert (await one.remove_dead(native, [last], None))[0] == [True]
+    (first, *_), _ = await one.read_dead(native, None, 1)
+    assert first.key.split("-")[:4] != last.key.split("-")[:4]
+
+
+async def test_each_of_several_readers_gets_all_dead_letters(
+    one: PulsarBinding, other: PulsarBinding, queue: str
+) -> None:
+    """The broker divides them among consumers that read at the same time."""
+    native, dead = one.native_queue(queue, {}), one.native_queue(f"{queue}.dlq", {})
+    assert await one.publish(dead, [Outgoing(made(number)) for number in range(700)]) == [None] * 700
+
+    async def pages(reader: PulsarBinding) -> list[int]:
+        found: list[int] = []
+        cursor = None
+        while True:
+            page, cursor = await reader.read_dead(native, cursor, 300)
+            found += numbers([record.body for record in page])
+            if cursor is None:
+                return found
+
+    assert await asyncio.gather(*map(pages, (one, one, other))) == [list(range(700))] * 3
 
 
 @pytest.mark.parametrize(("backlog", "held", "counted"), [(0, 2, (0, 0)), (3, 2, (1, 2)), (1, 5, (0, 5))])

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from babelgate.brokers.binding import DeadRecord, Delivery
-from babelgate.brokers.bounded import within
+from babelgate.brokers.bounded import answering, within
 from babelgate.brokers.errors import translating
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
 from babelgate.brokers.pulsar.consumer import Entry, Handle, TopicConsumer
-from babelgate.brokers.pulsar.errors import translate
+from babelgate.brokers.pulsar.errors import SUBSCRIBED, PulsarError, translate
+from babelgate.brokers.pulsar.publish import SUBSCRIPTION
 from babelgate.brokers.pulsar.queue import ReceivingQueue
 from babelgate.brokers.pulsar.url import PulsarQueue
 from babelgate.brokers.pulsar.wire import EntryId
@@ -33,6 +36,12 @@ _READ = 1_000
 _REMOVED_BYTES = 32 * 1024 * 1024
 """Of the names of removed dead letters that a process remembers: about 100,000."""
 
+_READING = f"{SUBSCRIPTION}-reading"
+"""The subscription of the one process that reads dead letters of a topic."""
+
+_AGAIN_SECONDS = 0.02
+"""How long to wait before another process is asked again whether it has ended reading."""
+
 Consumers = Callable[[PulsarQueue], ReceivingQueue]
 
 
@@ -45,6 +54,7 @@ class PulsarBrowser:
         self._clock = clock
         self._others_seconds = client.timeout_seconds / 2
         self._removed: Cache[str, None] = Cache(_REMOVED_BYTES)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def peek(self, queue: PulsarQueue, limit: int) -> list[Delivery]:
         """The next messages, at most ``limit``."""
@@ -73,13 +83,18 @@ class PulsarBrowser:
     ) -> tuple[list[DeadRecord], str | None]:
         """A page of the records in ``queue``, and the cursor after it. Raises InvalidParameter.
 
-        The page after a cursor is found by reading the queue from its beginning.
+        The page after a cursor is found by reading its partition from the beginning. The broker orders the records of
+        one partition only, so the partitions are read one after the other.
         """
         after = _decode(cursor)
         page: list[Delivery] = []
-        async with self._browsing(queue) as consumers:
-            while len(page) <= limit and (found := await _next_dead(consumers, self._others_seconds)):
-                page += [each for each in found if _place(each) > after]
+        topics = await self._client.partitions(queue.topic, create=True)
+        for topic in topics[after[0] if after else 0 :]:
+            if len(page) > limit:
+                break
+            async with self._reading(replace(queue, partition=topic)) as consumers:
+                while len(page) <= limit and (found := await _next_dead(consumers, self._others_seconds)):
+                    page += [each for each in found if _place(each) > after]
         page.sort(key=_place)
         records = [DeadRecord(each.handle, each.body, each.headers, each.carried) for each in page[:limit]]
         return records, _encode(page[limit - 1]) if len(page) > limit else None
@@ -90,7 +105,7 @@ class PulsarBrowser:
         done = [False] * len(records)
         left = {name for name in wanted if name not in self._removed}
         alone = {name for name in left if _handle(records[wanted[name]].key).position is None}
-        async with self._browsing(queue) as consumers:
+        async with self._reading(queue) as consumers:
             if alone:
                 await _acknowledged(consumers, [records[wanted[name]].key for name in alone])
                 for name in alone:
@@ -148,6 +163,37 @@ class PulsarBrowser:
         return places
 
     @asynccontextmanager
+    async def _reading(self, queue: PulsarQueue) -> AsyncIterator[ReceivingQueue]:
+        """Browse dead letters alone, of all processes: the broker divides the letters among those that read at once,
+        so that each would miss some. Raises BrokerUnavailable when others do not end.
+
+        A subscription that admits one consumer at a time is the lock. It ends with its consumer.
+        """
+        client, seconds = self._client, self._others_seconds
+        first, *_ = await client.partitions(queue.topic, create=True)
+        turn = self._turns.setdefault(first, asyncio.Lock())
+        lock: TopicConsumer | None = None
+        async with AsyncExitStack() as stack:
+            async with answering(seconds, translate, client.broker, reason="another call reads the dead letters"):
+                await stack.enter_async_context(turn)
+                while lock is None:
+                    lock = await self._locked(first)
+            stack.push_async_callback(lock.close)
+            yield await stack.enter_async_context(self._browsing(queue))
+
+    async def _locked(self, topic: str) -> TopicConsumer | None:
+        """The only consumer that reads dead letters of ``topic``; None a moment after another one was found."""
+        consumer = TopicConsumer(await self._client.owner(topic), topic, 0, lambda _: None, lambda _: None)
+        try:
+            await consumer.open_reader(_READING)
+        except PulsarError as error:
+            if error.code not in SUBSCRIBED:
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+            return None
+        return consumer
+
+    @asynccontextmanager
     async def _browsing(self, queue: PulsarQueue) -> AsyncIterator[ReceivingQueue]:
         consumers = self._consumers(queue)
         try:
@@ -192,9 +238,9 @@ def _handle(text: str) -> Handle:
 
 
 def _place(delivery: Delivery) -> tuple[int, int, int, int]:
-    """The order of the records: that of their partition, of all partitions by the number of the ledger."""
+    """The order of the records: by partition, then as the broker has stored them."""
     handle = _handle(delivery.handle)
-    return handle.place.ledger, handle.place.entry, handle.position or 0, handle.partition or 0
+    return handle.partition or 0, handle.place.ledger, handle.place.entry, handle.position or 0
 
 
 def _name(key: str) -> str:
@@ -203,7 +249,8 @@ def _name(key: str) -> str:
 
 
 def _encode(last: Delivery) -> str:
-    return ".".join(map(str, _place(last)))
+    partition, *place = _place(last)
+    return ".".join(map(str, (*place, partition)))
 
 
 def _decode(cursor: str | None) -> tuple[int, ...]:
@@ -212,4 +259,5 @@ def _decode(cursor: str | None) -> tuple[int, ...]:
     parts = cursor.split(".")
     if len(parts) != 4 or not all(part.isascii() and part.isdigit() and len(part) <= 20 for part in parts):
         raise InvalidParameter(name="cursor", reason="it is not one that this queue has given")
-    return tuple(map(int, parts))
+    *place, partition = map(int, parts)
+    return partition, *place

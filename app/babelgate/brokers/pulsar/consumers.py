@@ -45,8 +45,9 @@ class QueueConsumers:
         self._acked_for_others = client.acked_for_others
 
     async def listen(self) -> None:
-        """Have a consumer of each topic of the queue."""
-        topics = await self.client.partitions(self.queue.topic, create=True)
+        """Have a consumer of each topic of the queue, or of the one that is to be read."""
+        alone = self.queue.partition
+        topics = [alone] if alone is not None else await self.client.partitions(self.queue.topic, create=True)
         if all((found := self.listeners.get(topic)) is not None and found.is_open for topic in topics):
             return
         async with self._listening:

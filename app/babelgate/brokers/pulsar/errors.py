@@ -41,6 +41,9 @@ BY_CODE: dict[int, tuple[str, ErrorKind]] = {
 }
 """The name and the kind of each code. OutcomeUnknown: a message may have been stored."""
 
+SUBSCRIBED = frozenset({5, 6})
+"""Codes for a subscription that has its only consumer, or whose last one is ending."""
+
 NOT_FOUND = frozenset({11, 12})
 """Codes for a topic or a subscription that does not exist."""
 

@@ -55,10 +55,11 @@ class PulsarSettings:
 @dataclass(frozen=True, slots=True)
 class PulsarQueue:
     """A queue with the validated options of its route. ``topic``: its full name. ``key_shared``: the messages with one
-    ordering key go to one consumer at a time."""
+    ordering key go to one consumer at a time. ``partition``: the topic of the partition that alone is read."""
 
     topic: str
     key_shared: bool = False
+    partition: str | None = None
 
     @property
     def dead(self) -> PulsarQueue:
