@@ -43,7 +43,7 @@ PIPELINE_KNOWS = (
 """The pipeline runs where no gateway is."""
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "sqlite3": ("babelgate.brokers.sqlite",),
+    "sqlite3": ("babelgate.brokers.sqlite", "babelgate.observe.journal.index"),
     "fastapi": ("babelgate.http",),
     "starlette": ("babelgate.http", "babelgate.server"),
     "prometheus_client": ("babelgate.observe.metrics",),

@@ -12,7 +12,7 @@ import pytest
 
 from babelgate.observe.journal.record import Record
 from tests.harness.gateway import ForkedGateway, GatewayProcess
-from tests.harness.journal import read
+from tests.harness.journal import kept, read
 from tests.harness.local import eventually
 from tests.harness.traffic import Client
 
@@ -70,7 +70,7 @@ async def load(url: str, told: Told, seconds: float, end: object, when: Callable
 
 def journaled(landing: Path, opened: Path) -> list[Record]:
     """All records, once nothing waits to land any more."""
-    assert list(opened.iterdir()) == []
+    assert kept(opened) == []
     return read(landing)
 
 

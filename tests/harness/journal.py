@@ -25,6 +25,11 @@ def numbers(records: Iterable[Record]) -> list[int]:
     return [record.seq for record in records]
 
 
+def kept(directory: Path) -> list[Path]:
+    """What is in the directory of open segments, beside the index."""
+    return sorted(path for path in directory.iterdir() if path.name != "index")
+
+
 def landed(landing: Path) -> list[Path]:
     """The files that a reader of the landing folder sees, in the order of their names."""
     seen = [path for path in landing.rglob("*.ndjson*") if not path.relative_to(landing).parts[0].startswith(".")]

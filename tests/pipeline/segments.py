@@ -9,9 +9,10 @@ from pathlib import Path
 
 from babelgate.observe.events import Event, EventKind, Facts
 from babelgate.observe.journal.buffer import Buffer
+from babelgate.observe.journal.frames import Compression
 from babelgate.observe.journal.record import Record, new_epoch, parse_segment
 from babelgate.observe.journal.segments import Segments, first_at
-from babelgate.observe.journal.stores import Compression, store
+from babelgate.observe.journal.stores import store
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

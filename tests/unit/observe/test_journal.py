@@ -25,7 +25,7 @@ from babelgate.observe.events import Event
 from babelgate.observe.journal.record import Record
 from babelgate.observe.journal.writer import WRITE_SECONDS, Journal, Options, host_node
 from babelgate.server.wiring import build_app, journal
-from tests.harness.journal import MESSAGE, happened, landed, read
+from tests.harness.journal import MESSAGE, happened, kept, landed, read
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 from tests.harness.world import KEYS, Process, draft
@@ -69,7 +69,7 @@ def on_disk(directory: Path) -> int:
 
 
 def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.glob("*"))
+    return [path.name for path in kept(directory)] if directory.exists() else []
 
 
 def take_away(landing: Path) -> None:

@@ -18,7 +18,7 @@ from babelgate.observe.events import Facts
 from babelgate.observe.journal.buffer import Buffer
 from babelgate.observe.journal.record import new_epoch, parse_segment
 from babelgate.observe.journal.segments import SegmentLock, Segments, first_at, orphans, trim
-from tests.harness.journal import happened, numbers, records
+from tests.harness.journal import happened, kept, numbers, records
 
 EPOCH = new_epoch(1_700_000_000_000, b"abcd")
 OWNER = f"a-{EPOCH}"
@@ -62,7 +62,7 @@ def test_a_file_is_closed_by_its_size(tmp_path: Path, writing: Writing) -> None:
         writing.segments.append(some_lines(2))
         writing.segments.close_due()
     assert writing.closed == [f"{OWNER}-000001.ndjson"]
-    assert sorted(path.name for path in (tmp_path / "open").iterdir()) == [
+    assert [path.name for path in kept(tmp_path / "open")] == [
         f"{OWNER}-000001.ndjson",
         f"{OWNER}-000002.ndjson.open",
     ]
@@ -78,7 +78,7 @@ def test_a_file_is_closed_by_its_age_and_an_idle_process_has_none(tmp_path: Path
     for _ in range(2):
         writing.segments.close_due()
     writing.segments.close()
-    assert [path.name for path in (tmp_path / "open").iterdir()] == writing.closed == [f"{OWNER}-000001.ndjson"]
+    assert [path.name for path in kept(tmp_path / "open")] == writing.closed == [f"{OWNER}-000001.ndjson"]
 
 
 def test_a_full_disk_leaves_whole_lines(tmp_path: Path, writing: Writing) -> None:
@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, writing: Writing) -> Non
     for _ in range(2):
         with files_of_at_most(size + 100), pytest.raises(OSError):
             writing.segments.append(some_lines())
-    (path,) = (tmp_path / "open").iterdir()
+    (path,) = kept(tmp_path / "open")
     assert path.read_bytes() == some_lines()
     writing.segments.append(some_lines())
     assert path.read_bytes() == some_lines() * 2
@@ -98,7 +98,7 @@ def test_a_disk_that_was_full_from_the_start_leaves_no_empty_segment(tmp_path: P
         writing.segments.append(some_lines())
     writing.now = 60
     writing.segments.close_due()
-    assert writing.closed == [] and list((tmp_path / "open").iterdir()) == []
+    assert writing.closed == [] and kept(tmp_path / "open") == []
     writing.segments.append(some_lines())
     writing.segments.close()
     assert writing.closed == [f"{OWNER}-000002.ndjson"]
@@ -107,7 +107,7 @@ def test_a_disk_that_was_full_from_the_start_leaves_no_empty_segment(tmp_path: P
 def test_a_file_that_cannot_be_closed_does_not_end_the_journal(tmp_path: Path, writing: Writing) -> None:
     """close(2) may tell of an earlier write that failed."""
     writing.segments.append(some_lines())
-    (path,) = (tmp_path / "open").iterdir()
+    (path,) = kept(tmp_path / "open")
     os.close(next(int(each.name) for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each) == str(path)))
     with pytest.raises(OSError):
         writing.segments.close()
@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_closed_does_not_end_the_journal(tmp_path: Path, w
 
 def test_only_its_owner_reads_an_open_file(tmp_path: Path, writing: Writing) -> None:
     writing.segments.append(some_lines())
-    (path,) = (tmp_path / "open").iterdir()
+    (path,) = kept(tmp_path / "open")
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 

@@ -13,7 +13,8 @@ import s3fs
 import zstandard
 
 from babelgate.errors import ConfigError
-from babelgate.observe.journal.stores import Compression, compress, store
+from babelgate.observe.journal.frames import Compression
+from babelgate.observe.journal.stores import compress, store
 from tests.harness.journal import unpacked
 from tests.harness.s3 import s3_server
 

@@ -7,6 +7,8 @@ from collections import deque
 from pathlib import Path
 from threading import Condition, Thread
 
+from babelgate.observe.journal.indexing import Indexing
+from babelgate.observe.journal.keys import key_file
 from babelgate.observe.journal.record import parse_segment
 from babelgate.observe.journal.segments import SegmentLock, first_at, orphans, sync
 from babelgate.observe.journal.stores import Store
@@ -24,13 +26,14 @@ log = get_logger(__name__)
 class Landing:
     """A thread that lands segments. A failed segment stays in ``directory`` and is retried with growing pauses."""
 
-    def __init__(self, directory: Path, store: Store) -> None:
+    def __init__(self, directory: Path, store: Store, indexing: Indexing) -> None:
         self.landed = 0
         """Number of landed segments."""
         self.failed = 0
         """Number of failed attempts."""
         self._directory = directory
         self._store = store
+        self._indexing = indexing
         self._waiting: deque[Path] = deque()
         self._adopted: dict[str, SegmentLock] = {}
         self._changed = Condition()
@@ -83,6 +86,7 @@ class Landing:
         for _ in range(len(self._waiting)):
             if time.monotonic() < self._until:
                 self._land()
+        self._indexing.close()
 
     def _wait(self, seconds: float, *, unless_added: bool = True) -> None:
         """Wait until the thread must stop, or a segment was added."""
@@ -113,8 +117,11 @@ class Landing:
         else:
             # The segment must survive a power cut until it has landed.
             sync(path)
-            self._store.put(path, segment.landed(first_at(path, segment)))
+            landed, sizes = self._store.put(path, segment.landed(first_at(path, segment)))
+            # A search finds the segment here until the index has it.
+            self._indexing.add(path, landed, sizes)
             path.unlink()
+            key_file(path).unlink(missing_ok=True)
             self.landed += 1
         if segment.owner in self._adopted:
             with self._changed:  # the writer adds segments concurrently

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from babelgate.observe.journal.keys import KeyWriter, key_file
 from babelgate.observe.journal.record import OPEN, PART, Segment, decode, parse_segment
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import FileLock
@@ -38,6 +39,7 @@ class Segments:
         self._closed = closed
         self._clock = clock
         self._descriptor: int | None = None
+        self._keys: KeyWriter | None = None
         self._size = 0
         self._opened_at = 0.0
 
@@ -57,6 +59,8 @@ class Segments:
                 os.ftruncate(self._descriptor, self._size)
             raise
         self._size += len(lines)
+        if self._keys is not None:
+            self._keys.grow(self._descriptor, self._size)
 
     def close_due(self) -> None:
         """Close the segment if it is large or old enough. Raises OSError."""
@@ -73,6 +77,8 @@ class Segments:
         complete = self._directory / self._next.file_name
         # If a later step fails, the next segment still has a new name, and this one is landed by a later start.
         self._next = Segment(self._next.node, self._next.epoch, self._next.number + 1)
+        if self._keys is not None:
+            self._keys.grow(descriptor, self._size, last=True)
         os.close(descriptor)
         if not self._size:
             os.unlink(f"{complete}{OPEN}")
@@ -83,7 +89,8 @@ class Segments:
     def _open(self) -> int:
         make_private(self._directory)
         path = f"{self._directory / self._next.file_name}{OPEN}"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._keys = KeyWriter(self._directory / self._next.file_name)
         self._size, self._opened_at = 0, self._clock()
         return descriptor
 
@@ -203,6 +210,8 @@ def orphans(directory: Path) -> Iterator[tuple[SegmentLock, list[Path]]]:
             continue
         for path in directory.glob(f"{owner}-*{PART}"):
             path.unlink()
+        for path in key_file(directory / owner).parent.glob(f"{owner}-*"):
+            path.unlink()  # After a power cut its keys may be incomplete; the segment is indexed when it lands.
         paths = [path for path in directory.iterdir() if (found := parse_segment(path.name)) and found.owner == owner]
         closed = [path for path in map(_closed, sorted(paths)) if path is not None]
         if closed:

@@ -18,10 +18,13 @@ from msgspec import Struct
 from babelgate.clock import Clock, now_ms
 from babelgate.errors import ConfigError, Overloaded
 from babelgate.observe.journal.buffer import Buffer
+from babelgate.observe.journal.frames import Compression
+from babelgate.observe.journal.indexing import Indexing
 from babelgate.observe.journal.landing import Landing
 from babelgate.observe.journal.record import Segment, new_epoch
+from babelgate.observe.journal.search import JournalSearch
 from babelgate.observe.journal.segments import SegmentLock, Segments, make_private
-from babelgate.observe.journal.stores import Compression, store
+from babelgate.observe.journal.stores import Store, store
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import check_writable
 
@@ -48,6 +51,10 @@ class Options(Struct, frozen=True, kw_only=True):
     bodies: bool = False
     buffer_bytes: int = 16_777_216
     wait: bool = False
+
+    def store(self) -> Store:
+        """The landing place, for one thread. Raises ConfigError naming ``journal.landing``."""
+        return store(self.landing, self.compression)
 
 
 class JournalStats(Struct, frozen=True):
@@ -79,8 +86,10 @@ class Journal:
         self._owner = Segment(node, epoch, 1).owner
         self._directory = options.open_directory
         self._buffer = Buffer(node, epoch, options.buffer_bytes, clock, bodies=options.bodies)
-        self._store = store(options.landing, options.compression)
-        self._landing = Landing(options.open_directory, self._store)
+        self._store = options.store()
+        self._indexing = Indexing(options.open_directory, options.store, clock)
+        self._landing = Landing(options.open_directory, self._store, self._indexing)
+        self.search = JournalSearch(options.open_directory, options.store(), clock, self._indexing.rebuild)
         self._segments = Segments(
             options.open_directory, node, epoch, options.segment_bytes, options.segment_seconds, self._landing.add
         )
@@ -155,8 +164,9 @@ class Journal:
         try:
             make_private(self._directory)
             self._lock = SegmentLock.own(self._directory, self._owner)
+            self._indexing.prepare()
         except OSError as error:
-            reason = f"{self._directory}: {error.strerror}"
+            reason = f"{self._directory}: {error.strerror or error}"
             raise ConfigError(key="journal.open_directory", reason=reason) from None
 
     def _run(self) -> None:
@@ -198,6 +208,7 @@ class Journal:
         return True
 
     def _close(self, seconds: float) -> None:
+        self.search.close()
         until = time.monotonic() + seconds
         self._thread.join(seconds)
         if self._landing.stop(max(until - time.monotonic(), 0)) and self._lock is not None:
