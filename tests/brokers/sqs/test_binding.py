@@ -360,7 +360,6 @@ class SlowClient(SqsClient):
         return answer
 
 
-@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
 async def test_a_foreign_message_of_amazons_largest_size_is_dead_lettered(elastic: Server, queue: str) -> None:
     """Neither the error nor a block fits beside it: the body goes as it is, without the attributes of a record."""
     world = World(SqsBroker(elastic, STANDARD), queue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 import contextlib
+import io
 from base64 import b64decode
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -48,6 +49,9 @@ _SESSION_NAME = "babelgate"
 _URLS_BYTES = 8 * 1024 * 1024
 _URL_BYTES = 768
 """Most bytes of a remembered URL, whose host has at most 253 characters, and the places in the table."""
+
+_LARGE_BYTES = 1_048_576
+"""``TOO_LARGE_BYTES_BODY`` of aiohttp: it warns of a larger body that it gets as bytes."""
 
 _MAX_SENDS = 16
 """Calls of one queue in flight that send messages. More only wait at the service, where their time is over sooner."""
@@ -223,6 +227,7 @@ class SqsClient:
         for operation in _BATCHES:
             events.register(f"before-parameter-build.sqs.{operation}", _take_entries)
             events.register(f"before-call.sqs.{operation}", _write_entries)
+        events.register("before-send.sqs", _stream_large_body)
         return self._client
 
 
@@ -235,6 +240,12 @@ def _write_entries(params: dict[str, Any], context: dict[str, Any], **_: object)
     """Add the entries to the body that botocore has made of the other parameters."""
     others = msgspec.json.decode(params["body"], type=dict[str, msgspec.Raw])
     params["body"] = msgspec.json.encode({**others, _ENTRIES: context[_ENTRIES]})
+
+
+def _stream_large_body(request: Any, **_: object) -> None:
+    """Have aiohttp write a large body in parts, in several turns of the event loop."""
+    if len(request.body) > _LARGE_BYTES:
+        request.body = io.BytesIO(request.body)
 
 
 class _ParserFactory(AioResponseParserFactory):  # type: ignore[misc]  # botocore has no types.
