@@ -1,4 +1,4 @@
-"""Two workers are one gateway to Prometheus: sums are of both, and never fall, whoever dies."""
+"""Two workers are one gateway to Prometheus: sums are of both, and never fall, whoever dies. So are their rates."""
 
 from __future__ import annotations
 
@@ -95,6 +95,28 @@ def test_whoever_is_scraped_tells_the_sum_and_asks_the_broker_once(gateway: Gate
     assert gateway.process.stop() == 0
     assert list((gateway.process.directory / "workers").iterdir()) == []
     assert "Traceback" not in gateway.process.log_text()
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["with metrics", "without"])
+def test_the_rates_are_those_of_both_workers(tmp_path: Path, metrics: bool) -> None:
+    process = GatewayProcess(tmp_path, {"workers": 2, "metrics": metrics})
+    try:
+        gateway = Gateway(process.start())
+        gateway.publish_by_both()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # Each request on a connection of its own, so that either worker answers.
+        with httpx.Client(base_url=process.url, timeout=60, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+            for path in ("/queues/q/rates", "/rates"):
+                for _ in range(5):
+                    # The other one may be too busy to report within a second.
+                    while (found := client.get(path).json())["processes"]["up"] < 2:
+                        assert time.monotonic() < deadline, found
+                    assert found["processes"] == {"up": 2, "silent": 0}
+                    assert found["hour"]["published"] == gateway.published
+                    assert sum(minute["published"] for minute in found["minutes"]) == gateway.published
+            assert found["queues"][0]["hour"]["published"] == gateway.published
+    finally:
+        process.close()
 
 
 def test_malformed_requests_of_all_workers_are_one_sum(gateway: Gateway) -> None:

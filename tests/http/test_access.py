@@ -39,6 +39,7 @@ ROUTES = [
     ("POST", "/queues/{queue}/redrives/{id}:resume", None, Right.MANAGE),
     ("POST", "/queues/{queue}:purge", None, Right.MANAGE),
     ("GET", "/queues/{queue}", None, None),
+    ("GET", "/queues/{queue}/rates", None, None),
 ]
 ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics")]
 
@@ -46,7 +47,7 @@ ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics")]
 async def test_the_table_names_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
     served = {(method.upper(), path) for path, item in paths.items() for method in item if method != "parameters"}
-    known = {(method, path) for method, path, _, _ in ROUTES} | set(ANYWHERE) | {("GET", "/queues")}
+    known = {(method, path) for method, path, _, _ in ROUTES} | {*ANYWHERE, ("GET", "/queues"), ("GET", "/rates")}
     assert served == known | {("GET", path) for path in OPEN if path.endswith("z")}
 
 

@@ -15,10 +15,13 @@ from babelgate.cluster.signing import ANYBODY, MAX_AGE_MS, Proof, Signer
 from babelgate.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
+    RATES_PATH,
     SETTLE_PATH,
     decode_answers,
     decode_calls,
     decode_identity,
+    decode_rates,
+    decode_rates_query,
     encode_call,
 )
 from babelgate.errors import InvalidAckToken, InvalidParameter
@@ -189,6 +192,24 @@ async def test_nothing_else_is_there(replica: Replica, method: str, path: str, s
     assert answer.status == status
 
 
+async def rates(replica: Replica, body: bytes) -> Call:
+    proof = SIGNER.sign("POST", RATES_PATH, replica.gateway.incarnation, body)
+    return await call(replica, proof, "POST", RATES_PATH, body)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"queue":"q"}', b'{"patterns":["*"]}', b'{"patterns":["q*"]}'])
+async def test_it_says_what_happened_here(replica: Replica, body: bytes) -> None:
+    answer = await rates(replica, body)
+    assert answer.status == 200
+    assert decode_rates(answer.body) == await replica.gateway.rates.report(decode_rates_query(body))
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"queue":1}', b'{"patterns":"*"}'])
+async def test_a_body_that_is_no_query_for_rates(replica: Replica, body: bytes) -> None:
+    answer = await rates(replica, body)
+    assert (answer.status, json.loads(answer.body)["code"]) == (400, "invalid_parameter")
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'[["q",{"acks":"x"}]]'])
 async def test_a_body_that_is_no_settlement(replica: Replica, body: bytes) -> None:
     answer = await settle(replica, body)
@@ -228,9 +249,11 @@ TEXTS = [b'"%b"' % text for text in IN_STRINGS.values()] + [b"[" * 100_000, b"\x
         (decode_calls, b"[[%b,1]]"),
         (decode_answers, b'[{"kind":%b,"detail":"","facts":1}]'),
         (decode_identity, b'{"incarnation":[%b]}'),
+        (decode_rates_query, b'{"queue":[%b]}'),
+        (decode_rates, b'{"began":1,"complete_since":1,"minutes":{"1":[%b]}}'),
         (decode_metrics, b"[[%b,1]]"),
     ],
-    ids=["calls", "answers", "identity", "metrics"],
+    ids=["calls", "answers", "identity", "rates query", "rates", "metrics"],
 )
 def test_what_no_peer_sends_is_no_message(read: Callable[[bytes], object], around: bytes, text: bytes) -> None:
     """Each of these is wrong in another member, too, so that none of them is read."""

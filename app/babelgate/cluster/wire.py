@@ -1,4 +1,4 @@
-"""The JSON messages between gateways: settlements, their results, and errors by the name of their class."""
+"""The JSON messages between gateways: settlements, their results, errors by the name of their class, and rates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from msgspec import Struct
 from babelgate import errors
 from babelgate.errors import BabelgateError, BrokerError, UnsupportedByBroker
 from babelgate.gateway.model import Action, Settlement, SettleResult
+from babelgate.gateway.rates import RatesQuery
 from babelgate.jsontext import decoded
+from babelgate.observe.rates import COUNTS, LANES, RatesReport
 
 IDENTITY_PATH = "/peer"
 SETTLE_PATH = "/peer/settle"
 METRICS_PATH = "/peer/metrics"
+RATES_PATH = "/peer/rates"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
@@ -53,6 +56,8 @@ class _Result(Struct, frozen=True, array_like=True):
 _identities = msgspec.json.Decoder(Identity)
 _calls = msgspec.json.Decoder(list[SettleCall])
 _answers = msgspec.json.Decoder(list[list[_Result] | _Error])
+_rates_queries = msgspec.json.Decoder(RatesQuery)
+_rates = msgspec.json.Decoder(RatesReport)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -69,6 +74,20 @@ _CLASSES = {cls.__name__: cls for cls in _tree(BabelgateError)}
 def decode_identity(body: bytes) -> Identity:
     """The identity in an answer. Raises msgspec.MsgspecError."""
     return decoded(_identities, body)
+
+
+def decode_rates_query(body: bytes) -> RatesQuery:
+    """The body of a call for rates. Raises msgspec.MsgspecError."""
+    return decoded(_rates_queries, body)
+
+
+def decode_rates(body: bytes) -> RatesReport:
+    """The rates in an answer, of any process of this version. Raises msgspec.MsgspecError."""
+    report = decoded(_rates, body)
+    numbers = [*report.minutes.values(), *(each.lanes for each in report.queues)]
+    if any(len(lanes) != LANES for lanes in numbers) or any(len(each.recent) != len(COUNTS) for each in report.queues):
+        raise msgspec.ValidationError("the rates are not of this version")
+    return report
 
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:

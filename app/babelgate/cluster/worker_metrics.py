@@ -1,4 +1,4 @@
-"""Reads the metrics of the other workers of one gateway; metrics of dead workers are kept in files."""
+"""Asks the other workers of one gateway for their metrics and rates; metrics of dead workers are kept in files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,10 +16,12 @@ from msgspec import Struct
 from babelgate.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
-from babelgate.cluster.wire import METRICS_PATH
+from babelgate.cluster.wire import METRICS_PATH, RATES_PATH, decode_rates
+from babelgate.gateway.rates import RatesQuery
 from babelgate.observe.logs import get_logger
 from babelgate.observe.metrics.catalogue import CATALOGUE
 from babelgate.observe.metrics.instruments import Snapshot, decode, encode, merged
+from babelgate.observe.rates import RatesReport
 from babelgate.runtime.files import FileLock
 
 ANSWER_SECONDS = 1.0
@@ -30,6 +32,8 @@ _TRIES = 5
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9]+)")
 _FOLDED = "folded"
 _KEPT_METRICS = frozenset(metric.otel for metric in CATALOGUE if metric.kind != "gauge")
+
+Answer = TypeVar("Answer")
 
 log = get_logger(__name__)
 
@@ -71,6 +75,18 @@ class Workers:
             except OSError as error:
                 log.warning("metrics not written for the other workers", error=error)
 
+    async def start(self) -> None:
+        """Make this process known to the others, where it has no metrics to write."""
+        await self.write_own(encode({}))
+
+    async def rates(self, query: RatesQuery) -> tuple[list[RatesReport], int]:
+        """The reports of the other workers, and how many were silent; takes about 1 s at most. A dead one has none."""
+        body = msgspec.json.encode(query)
+        names = await asyncio.to_thread(self._listed)
+        answers = await asyncio.gather(*(self._ask(name, "POST", RATES_PATH, body, decode_rates) for name in names))
+        reports = [answer for answer, _ in answers if answer is not None]
+        return reports, sum(state == "silent" for _, state in answers)
+
     async def read(self) -> WorkerReport:
         """The metrics of all other workers; takes about 1 s at most."""
         for _ in range(_TRIES):
@@ -85,7 +101,7 @@ class Workers:
         await self._client.close()
 
     async def _read_all(self) -> WorkerReport:
-        listed = [name for name in os.listdir(self._directory) if _NAME.fullmatch(name) and name != self._own.name]
+        listed = self._listed()
         folded = _folded(self._directory)
         names = [name for name in listed if name not in folded.names]
         answers = await asyncio.gather(*map(self._read, names))
@@ -97,20 +113,30 @@ class Workers:
         return WorkerReport(snapshots, states.count("up"), states.count("silent"))
 
     async def _read(self, name: str) -> tuple[Snapshot, str]:
-        state = "gone"
+        snapshot, state = await self._ask(name, "GET", METRICS_PATH, b"", decode)
+        return (_kept(self._directory / name) if snapshot is None else snapshot), state
+
+    def _listed(self) -> list[str]:
+        """The names of the files of the other workers."""
+        return [name for name in os.listdir(self._directory) if _NAME.fullmatch(name) and name != self._own.name]
+
+    async def _ask(
+        self, name: str, method: str, path: str, body: bytes, decode: Callable[[bytes], Answer]
+    ) -> tuple[Answer | None, str]:
+        """The answer of one worker, and its state: ``up``, ``silent``, or ``gone``."""
         incarnation = name.partition("-")[0]
         socket_path = self._sockets.find(incarnation)
-        if socket_path is not None:
-            try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    text = await self._client.call(Address(socket_path), "GET", METRICS_PATH, incarnation)
-                return await asyncio.to_thread(decode, text), "up"
-            except (PeerGone, NotAPeer):
-                pass
-            except (PeerUnreachable, PeerSilent, TimeoutError, msgspec.MsgspecError) as error:
-                state = "silent"
-                log.warning("a worker did not report its metrics", incarnation=incarnation, error=error)
-        return _kept(self._directory / name), state
+        if socket_path is None:
+            return None, "gone"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                text = await self._client.call(Address(socket_path), method, path, incarnation, body)
+            return await asyncio.to_thread(decode, text), "up"
+        except (PeerGone, NotAPeer):
+            return None, "gone"
+        except (PeerUnreachable, PeerSilent, TimeoutError, msgspec.MsgspecError) as error:
+            log.warning("a worker did not answer", path=path, incarnation=incarnation, error=error)
+            return None, "silent"
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -23,7 +23,9 @@ def workers_directory(state_dir: Path) -> Iterator[Path | None]:
     try:
         directory, lock = _create(state_dir / "workers")
     except OSError as error:
-        log.warning("workers cannot share their metrics: /metrics shows those of one worker only", error=error)
+        log.warning(
+            "workers cannot share their figures: /metrics and /rates show those of one worker only", error=error
+        )
         yield None
         return
     try:

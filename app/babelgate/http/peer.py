@@ -13,11 +13,13 @@ from babelgate.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
     METRICS_PATH,
+    RATES_PATH,
     SETTLE_PATH,
     Answer,
     Identity,
     SettleCall,
     decode_calls,
+    decode_rates_query,
     encode_answers,
 )
 from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
@@ -29,7 +31,7 @@ from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import MethodNotAllowed, NotFound, problem
 from babelgate.http.results import log_defects
 
-METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
+METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", RATES_PATH: "POST", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()
 ProcessMetrics = Callable[[], Awaitable[bytes]]
 
@@ -38,7 +40,7 @@ _ROOM = "(peers)"
 
 
 class PeerApi:
-    """Reports the identity and the metrics of this process, and settles its own deliveries. Never forwards a call."""
+    """Reports identity, metrics and rates of this process, and settles its own deliveries. Never forwards a call."""
 
     def __init__(self, gateway: Gateway, signer: Signer, metrics: ProcessMetrics | None = None) -> None:
         """``metrics``: returns the metrics of this process, for another worker."""
@@ -76,8 +78,17 @@ class PeerApi:
             if self._metrics is None:
                 raise NotFound(path=exchange.path)
             await _answer(exchange, proof, 200, await self._metrics())
+        elif exchange.path == RATES_PATH:
+            await _answer(exchange, proof, 200, await self._rates(body))
         else:
             await _answer(exchange, proof, 200, await self._settled(exchange, body))
+
+    async def _rates(self, body: bytes) -> bytes:
+        try:
+            query = decode_rates_query(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not a query for rates") from None
+        return msgspec.json.encode(await self._gateway.rates.report(query))
 
     async def _settled(self, exchange: Exchange, body: bytes) -> bytes:
         try:

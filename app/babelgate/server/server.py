@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -85,7 +84,7 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
     # The command disabled it for the imports. With workers, create_app() runs in other processes.
     gc.enable()
     if settings.workers > 1:
-        with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
+        with workers_directory(settings.state_dir) as directory:
             config = uvicorn_config(partial(create_app, settings, directory), settings)
             supervisor = _Supervisor(config, [listener])
             supervisor.run()

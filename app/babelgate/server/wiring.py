@@ -120,7 +120,7 @@ def build_gateway(
 def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: Path | None = None) -> App:
     """Build the ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError.
 
-    ``workers_directory``: the directory in which the workers of one ``serve`` share their metrics.
+    ``workers_directory``: the directory in which the workers of one ``serve`` share their metrics, and find each other.
     """
     systems = {name: driver(name, broker.url).system for name, broker in settings.brokers.items()}
     traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
@@ -155,12 +155,14 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     scraping: Scraping | None = None
     otlp: metrics_otlp.OtlpMetrics | None = None
     parts: list[Part] = []
-    if metrics is not None:
+    workers: Workers | None = None
+    if workers_directory is not None:
+        gateway.rates.siblings = workers = Workers(gateway.incarnation, workers_directory, directory, signer)
+    if metrics is None:
+        parts += [] if workers is None else [workers]
+    else:
         for queue in gateway.router.configured():
             metrics.register(queue, gateway.router.route(queue).broker)
-        workers = None
-        if workers_directory is not None:
-            workers = Workers(gateway.incarnation, workers_directory, directory, signer)
         scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from babelgate import errors
 from babelgate.cluster.peers import bodies
-from babelgate.cluster.wire import MAX_CALL_BYTES, SettleCall, decode_answers, decode_calls, encode_answers, encode_call
+from babelgate.cluster.wire import (
+    MAX_CALL_BYTES,
+    SettleCall,
+    decode_answers,
+    decode_calls,
+    decode_rates,
+    encode_answers,
+    encode_call,
+)
 from babelgate.errors import BabelgateError, BrokerError, InvalidAckToken
 from babelgate.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
+from babelgate.observe.rates import COUNTS, LANES, QueueSum, RatesReport
 
 ERRORS = [
     errors.LeaseLost(),
@@ -89,3 +99,18 @@ def test_what_is_too_much_for_one_call_is_several() -> None:
 def test_an_entry_that_fills_a_call() -> None:
     entries = [b"x", b"y" * (MAX_CALL_BYTES - 2), b"z"]
     assert [(len(body), count) for body, count in bodies(entries)] == [(3, 1), (MAX_CALL_BYTES, 1), (3, 1)]
+
+
+def test_rates() -> None:
+    lanes = list(range(LANES))
+    report = RatesReport(1_700_000_000_000, 1_700_000_000_001, {28_333_333: lanes}, [QueueSum("q", lanes, [0.5] * 9)])
+    assert decode_rates(msgspec.json.encode(report)) == report
+
+
+@pytest.mark.parametrize(
+    ("lanes", "recent"), [(LANES - 1, len(COUNTS)), (LANES + 1, len(COUNTS)), (LANES, len(COUNTS) - 1)]
+)
+def test_rates_of_a_version_that_counts_something_else_are_refused(lanes: int, recent: int) -> None:
+    report = RatesReport(1, 1, {}, [QueueSum("q", [0] * lanes, [0.0] * recent)])
+    with pytest.raises(msgspec.ValidationError):
+        decode_rates(msgspec.json.encode(report))
