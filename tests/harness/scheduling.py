@@ -1,7 +1,7 @@
 """Distributes the tests over the workers of pytest-xdist.
 
-Tests that compute run on as many workers as the machine has cores, tests that load a gateway on as many others, and
-tests that wait on all. What needs a Spark session or a server of its own stays together as far as that keeps nobody
+Tests that compute run on as many workers as the machine has cores, tests that load a gateway on as many others, which
+compute when nothing else is left, and tests that wait on all. What needs a Spark session or a server of its own stays together as far as that keeps nobody
 waiting; servers that all workers share are no reason to choose a worker.
 """
 
@@ -61,8 +61,9 @@ LOADS = (
 """Beginnings of the paths of tests whose clients call as fast as they can: with many at a time none would get an answer
 in time."""
 
-WAITS = ("tests/brokers/", "tests/e2e/")
-"""Beginnings of the paths of tests that mostly wait, for leases, delays and servers. All others compute."""
+WAITS = ("tests/brokers/", "tests/e2e/", "tests/newer/")
+"""Beginnings of the paths of tests that mostly wait, for leases, delays, servers and other runs of pytest. All others
+compute."""
 
 _SERVERS = "artemis|kafka|pulsar|rabbitmq|redis|servicebus|sqs"
 _OF_SERVER = re.compile(rf"^tests/brokers/({_SERVERS})/|(?<=[\[-])({_SERVERS})\b")
@@ -82,7 +83,8 @@ def kinds_of(worker: int, workers: int) -> Sequence[Kind]:
         return ("computes", "waits", "loads") if worker == 0 else ("loads", "waits", "computes")
     if worker < cores:
         return ("computes", "waits", "loads")
-    return ("loads", "waits") if worker < 2 * cores else ("waits",)
+    # What computes is left at the end: one test on a core leaves it idle while its gateway waits for a broker.
+    return ("loads", "waits", "computes") if worker < 2 * cores else ("waits",)
 
 
 def scope_of(nodeid: str) -> str:

@@ -84,8 +84,21 @@ def test_what_keeps_a_core_busy_has_as_many_workers_as_there_are_cores() -> None
     ran = [[kind_of(nodeid) for nodeid in each] for each in played(4 * CORES, [*MANY, *loads])]
     assert all(kinds[0] == "computes" for kinds in ran[:CORES])
     assert all(kinds[0] == "loads" for kinds in ran[CORES : 2 * CORES])
-    assert {kind for kinds in ran[CORES:] for kind in kinds[1:]} == {"loads", "waits"}
+    assert {kind for kinds in ran[CORES : 2 * CORES] for kind in kinds} == {"loads", "waits", "computes"}
     assert {kind for kinds in ran[2 * CORES :] for kind in kinds} == {"waits"}
+
+
+def test_who_has_nothing_to_load_and_to_wait_for_computes() -> None:
+    """Two tests at a time, each with a gateway that waits for a broker, do not keep two cores busy."""
+    ran = played(4 * CORES, [*contract("redis", CORES), *UNITS])
+    computing = [sum(kind_of(nodeid) == "computes" for nodeid in nodeids) for nodeids in ran]
+    assert min(computing[: 2 * CORES]) > 1
+    # At the start every worker gets something.
+    assert max(computing[2 * CORES :]) <= 3
+
+
+def test_a_run_of_pytest_in_a_test_waits() -> None:
+    assert kind_of("tests/newer/test_suites.py::test_a_suite[Python]") == "waits"
 
 
 def test_few_workers_run_everything() -> None:
