@@ -1,8 +1,8 @@
 """Distributes the tests over the workers of pytest-xdist.
 
 Tests that compute run on as many workers as the machine has cores, tests that load a gateway on as many others, which
-compute when nothing else is left, and tests that wait on all. What needs a Spark session or a server of its own stays together as far as that keeps nobody
-waiting; servers that all workers share are no reason to choose a worker.
+compute when nothing else is left, and tests that wait on all. What needs a Spark session or a server of its own stays
+together as far as that keeps nobody waiting; servers that all workers share are no reason to choose a worker.
 """
 
 from __future__ import annotations

@@ -13,8 +13,11 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import httpx
 import msgspec
 import uvicorn
 from msgspec import Struct
@@ -24,6 +27,7 @@ from babelgate.config import settings
 from babelgate.observe import logs
 from babelgate.server import server
 from tests.harness.gateway import GatewayProcess
+from tests.harness.hostile_requests import Case, Prepare
 
 TICK_SECONDS = 0.001
 
@@ -102,6 +106,24 @@ class WatchedGateway(GatewayProcess):
     """A gateway process that can be asked for its stalls."""
 
     program = ("tests.harness.stalls",)
+
+    def __init__(self, directory: Path, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__(directory, config)
+        self._kept: dict[Prepare, str] = {}
+        """Queues that are as they were prepared."""
+
+    def prepared(self, client: httpx.Client, case: Case, name: str) -> str:
+        """A queue for one run of ``case``: one that a run before has left as it was, or a new one with this name."""
+        queue = self._kept.pop(case.prepare, None)
+        if queue is None:
+            queue = name
+            case.prepare(client, queue)
+        return queue
+
+    def keep(self, case: Case, queue: str) -> None:
+        """Let the next case have what ``case`` has left of its queue, if it leaves all as it was."""
+        if case.keeps:
+            self._kept[case.prepare] = queue
 
     def stall(self) -> Stall:
         """The longest stall since the last call."""

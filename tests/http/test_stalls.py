@@ -67,14 +67,14 @@ def _stall(gateway: WatchedGateway, case: Case) -> tuple[Stall, float]:
     with gateway.client() as client:
         client.timeout = httpx.Timeout(120)
         for number in range(TRIES):
-            queue = f"q{CASES.index(case)}-{number}"
-            case.prepare(client, queue)
+            queue = gateway.prepared(client, case, f"q{CASES.index(case)}-{number}")
             gateway.stall()
             status = case.run(client, queue).status
             if status == 503:
                 # A busy broker did not answer in time.
                 continue
             assert 0 < status < 500
+            gateway.keep(case, queue)
             stalls.append(gateway.stall())
             if len(stalls) == 1 and stalls[0].cpu > limit:
                 limit = _max_stall()

@@ -1,10 +1,13 @@
 """A real Kafka server: one node that is broker and controller.
 
-``python -m tests.brokers.kafka.server`` writes the archive of its classes, once; tests/harness/archives.py fetches it.
+``python -m tests.brokers.kafka.server`` writes the archive of its classes and an empty store, once;
+tests/harness/archives.py fetches it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +60,9 @@ _SETTINGS = {
     # What is confirmed survives a power cut of the only node.
     "log.flush.interval.messages": "1",
 }
+
+_EMPTY = KAFKA / "empty"
+"""An empty store. It does not depend on a server's settings: those that all have name its only controller."""
 
 _LOGGING = """
 status = ERROR
@@ -111,11 +117,21 @@ class KafkaServer(JavaServer):
             missing(self.title, "fetch it with: python -m tests.harness.archives kafka")
         settings = f"-Dlog4j2.configurationFile={self._logging}"
         program = [*SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{KAFKA}/*"]
-        if not (self.directory / "data" / "meta.properties").exists():
-            format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
-            subprocess.run([java(), *program, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
+        if not (self.directory / "data").exists():
+            self._format(program)
         options = archived(KAFKA) if self.options is None else self.options
         return [java(), *options, *program, "kafka.Kafka", str(self._properties)]
+
+    def _format(self, program: Sequence[str]) -> None:
+        """Make an empty store: a copy of the first that was made, because the tool takes as long as a start."""
+        if not _EMPTY.exists():
+            format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
+            subprocess.run([java(), *program, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
+            with tempfile.TemporaryDirectory(dir=KAFKA) as folder, contextlib.suppress(OSError):
+                # Another process may have been faster.
+                shutil.copytree(self.directory / "data", Path(folder) / "empty").rename(_EMPTY)
+        else:
+            shutil.copytree(_EMPTY, self.directory / "data")
 
     def answers(self) -> bool:
         try:
