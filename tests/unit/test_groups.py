@@ -49,7 +49,10 @@ def test_each_group_has_tests_and_a_cause():
     ("path", "found"),
     [
         ("app/babelgate/brokers/kafka/consumer.py", {"kafka"}),
-        ("app/babelgate/gateway/gateway.py", {*GROUPS}),
+        ("app/babelgate/gateway/gateway.py", {*GROUPS} - {"units", "document", "chart", "image", "newer"}),
+        ("app/babelgate/http/direct.py", {*GROUPS}),
+        ("app/babelgate/http/openapi/parts/publish.yaml", {"document", "clients", "http", "image", "processes"}),
+        ("app/babelgate/console/routes.py", {"console", "image"}),
         ("app/babelgate/brokers/binding.py", {*GROUPS}),
         ("clients/go/client.go", {"clients", "document"}),
         ("helm/babelgate/values.yaml", {"chart", "image", "processes"}),
@@ -71,6 +74,29 @@ def test_each_group_has_tests_and_a_cause():
 )
 def test_what_a_change_affects(path, found):
     assert affected(path) == found
+
+
+def _names_of_harness(path: str) -> set[str]:
+    """The parts of the harness that a file imports."""
+    text = (ROOT / path).read_text("utf-8")
+    several = re.findall(r"from tests\.harness import \(?([\w\s,]+)", text)
+    names = {*re.findall(r"tests\.harness\.(\w+)", text), *re.findall(r"\w+", " ".join(several))}
+    return {f"tests/harness/{name}.py" for name in names} & {*FILES} - {path}
+
+
+def test_a_part_of_the_harness_affects_the_groups_of_all_that_import_it():
+    """But for what `make test` runs whole, whatever has changed."""
+    found = {path: affected(path) for path in FILES if path.startswith("tests/harness/")}
+    files = [each for each in FILES if each.endswith(".py") and not groups.is_essential_file(each)]
+    imported = {path: _names_of_harness(path) for path in files}
+    missing = {
+        (part, path, group)
+        for path in files
+        for part in imported[path]
+        for group in affected(path) - affected(part) - {"units"}
+    }
+    assert missing == set()
+    assert {*found["tests/harness/world.py"]} == {*GROUPS}
 
 
 @pytest.mark.parametrize("only", ["", "kafak", "essential,kafka", "0/8", "9/8", "1/4"])
