@@ -76,8 +76,8 @@ _LEFT_OUT = re.compile(rf"\bmark\.({'|'.join((*NOT_ESSENTIAL, 'repeated'))})\b".
 """In the text of a file of which ``make test`` leaves out some test."""
 
 _SERVING = (*BROKERS, "clients", "console", "http", "pipeline", "processes")
-"""What a change of how messages are served can affect. The document, the chart, the image and newer servers have tests of
-their own, which only begin with a publish."""
+"""What a change of how messages are served can affect. The document, the chart, the image and newer servers have tests
+of their own, which only begin with a publish."""
 
 AFFECTED: Mapping[str, Iterable[str]] = {
     ".ci/": (),
