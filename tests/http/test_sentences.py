@@ -154,7 +154,11 @@ OPERATE = [
     Case("dead-letters?reason=foo", says="reason: must be failed, unknown_urn or poison", status=422, method="GET"),
     Case("dead-letters?before=x", says="before: must be a whole number from 0", method="GET"),
     Case("dead-letters?job=", says="job: must be a text of 1 to 1024 characters", method="GET"),
-    Case("dead-letters?jobs=a", says="the valid names are job, reason, before, after, trace_id, limit", method="GET"),
+    Case(
+        "dead-letters?jobs=a",
+        says="the valid names are job, reason, before, after, trace_id, error, limit",
+        method="GET",
+    ),
     Case(
         "dead-letters:redrive",
         {"filter": {"reason": "foo"}},

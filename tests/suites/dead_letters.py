@@ -302,6 +302,8 @@ class TestDeadLetters:
         assert await found(trace_id="a") == [0, 2]
         assert await found(trace_id="a", job="urn:job:2") == [2]
         assert await found(reason="poison") == [3]
+        assert await found(error="1") == [1]
+        assert await found(error="1", trace_id="a") == []
         assert await found(reason="failed") == [0, 1, 2]
         moment = letters[1].failed_at
         assert await found(before=moment) == [0]

@@ -29,9 +29,22 @@ def conditions(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def choosing(
-        job: str | None, reason: str | None, before: int | None, after: int | None, trace_id: str | None, **others: Any
+        job: str | None,
+        reason: str | None,
+        error: str | None,
+        before: int | None,
+        after: int | None,
+        trace_id: str | None,
+        **others: Any,
     ) -> None:
-        given = {"job": job, "reason": reason, "before": before, "after": after, "trace_id": trace_id}
+        given = {
+            "job": job,
+            "reason": reason,
+            "error": error,
+            "before": before,
+            "after": after,
+            "trace_id": trace_id,
+        }
         command(chosen={name: value for name, value in given.items() if value is not None}, **others)
 
     reasons = click.Choice(["failed", "poison", "unknown_urn"])
@@ -39,6 +52,7 @@ def conditions(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--trace-id", help="Only dead letters with this trace id."),
         click.option("--after", type=int, help="Only dead letters from this time or later, Unix milliseconds."),
         click.option("--before", type=int, help="Only dead letters from before this time, Unix milliseconds."),
+        click.option("--error", help="Only dead letters with exactly this error."),
         click.option("--reason", type=reasons, help="Only dead letters with this reason."),
         click.option("--job", help="Only dead letters with this job."),
     ):

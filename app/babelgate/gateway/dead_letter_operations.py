@@ -30,6 +30,7 @@ from babelgate.errors import (
 from babelgate.gateway import dead_letters
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.dead_letters import Letter, find, list_dead, search, view
+from babelgate.gateway.letter_groups import LetterGroups, count_groups
 from babelgate.gateway.letter_scans import LetterScans, LockPerQueue
 from babelgate.gateway.model import (
     EVERY_LETTER,
@@ -106,6 +107,17 @@ class DeadLetterOperations:
             return {None: await list_dead(route, matching, limit, cursor)}
 
         return await self._scans.shared(caller, route, (matching, limit, cursor), None, read)
+
+    async def groups(
+        self, caller: Caller, queue: str, matching: DeadLetterFilter = EVERY_LETTER, cursor: str | None = None
+    ) -> LetterGroups:
+        """Count the matching letters by reason, job and error, from ``cursor`` on. Reads at most MAX_SCANNED."""
+        route = self._route(caller, Right.LISTEN, queue)
+
+        async def read(_: object) -> dict[None, LetterGroups]:
+            return {None: await count_groups(route, matching, cursor)}
+
+        return await self._scans.shared(caller, route, ("groups", matching, cursor), None, read)
 
     async def get(self, caller: Caller, queue: str, letter_id: str, cursor: str | None = None) -> DeadLetter:
         """The oldest dead letter with this id.

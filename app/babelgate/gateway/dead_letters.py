@@ -123,6 +123,8 @@ def matches(summary: DeadSummary, matching: DeadLetterFilter) -> bool:
         return False
     if matching.trace_id is not None and summary.trace_id != matching.trace_id:
         return False
+    if matching.error is not None and summary.error != matching.error:
+        return False
     if matching.before is not None and (summary.failed_at is None or summary.failed_at >= matching.before):
         return False
     return matching.after is None or (summary.failed_at is not None and summary.failed_at >= matching.after)
@@ -224,7 +226,7 @@ def view(letter: Letter) -> DeadLetter:
 
 def _texts(matching: DeadLetterFilter) -> Sequence[bytes]:
     """What stands in the body of each letter that matches, unless something is escaped there."""
-    wanted = (matching.job, matching.reason, matching.trace_id)
+    wanted = (matching.job, matching.reason, matching.trace_id, matching.error)
     return [b'"%b"' % text.encode(errors="surrogatepass") for text in wanted if text is not None]
 
 

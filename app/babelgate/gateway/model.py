@@ -134,6 +134,7 @@ class DeadLetterFilter:
     before: int | None = None
     after: int | None = None
     trace_id: str | None = None
+    error: str | None = None
 
 
 EVERY_LETTER = DeadLetterFilter()

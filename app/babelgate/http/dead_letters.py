@@ -47,9 +47,7 @@ def routes() -> APIRouter:
         queue: QueueName,
         parameters: Annotated[letter_views.DeadLetterQuery, Query()],
     ) -> Response:
-        where = DeadLetterFilter(
-            parameters.job, parameters.reason, parameters.before, parameters.after, parameters.trace_id
-        )
+        where = DeadLetterFilter(**parameters.model_dump(exclude={"limit", "cursor"}))
         found, cursor = await letters.page(caller, queue, where, parameters.limit, parameters.cursor)
         tail = f'],"next_cursor":{json.dumps(cursor)}}}'
         return await listed('{"dead_letters":[', found, _encoded, tail, lambda view: len(view.record))

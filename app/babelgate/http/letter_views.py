@@ -48,6 +48,8 @@ class _Conditions(BaseModel):
     """Dead-lettered at this time or later; Unix milliseconds UTC."""
     trace_id: Text | None = None
     """Only dead letters with this `trace_id`."""
+    error: Text | None = None
+    """Only dead letters whose `error` is exactly this text."""
 
 
 class DeadLetterQuery(_Conditions, Strict):

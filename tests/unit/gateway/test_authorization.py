@@ -96,6 +96,7 @@ def verbs(gateway: Gateway, caller: Caller) -> Mapping[str, tuple[Right, Callabl
         "settle": (LISTEN, lambda: gateway.settle(caller, "mine", Settlement(acks=["x"]))),
         "peek": (LISTEN, lambda: gateway.peek(caller, "mine", 1)),
         "letters.page": (LISTEN, lambda: letters.page(caller, "mine", DeadLetterFilter(), 1, None)),
+        "letters.groups": (LISTEN, lambda: letters.groups(caller, "mine")),
         "letters.get": (LISTEN, lambda: letters.get(caller, "mine", "0")),
         "letters.remove": (MANAGE, lambda: letters.remove(caller, "mine", ["0"])),
         "letters.redrive": (MANAGE, lambda: letters.redrive(caller, "mine", every, None, None)),
