@@ -21,7 +21,7 @@ from babelgate.errors import (
     UnknownDeadLetter,
 )
 from babelgate.gateway.authorization import ANYONE
-from babelgate.gateway.model import DeadLetter, DeadLetterFilter
+from babelgate.gateway.model import DeadLetter, DeadLetterFilter, LetterEdit
 from babelgate.gateway.routing import Policy
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, data, until
@@ -167,9 +167,14 @@ class TestLetters:
         whole = json.loads(await record_of(process, 0))
         del whole["dead_letter"]
         whole |= {"data": {"n": 10}, "attempts": 7}
-        sent = await process.redrive_one((await letter_of(process)).letter_id, body=json.dumps(whole).encode())
+        body, letter_id = json.dumps(whole).encode(), (await letter_of(process)).letter_id
+        letters, edit = process.gateway.letters, LetterEdit(None, body)
+        previewed = await letters.preview(ANYONE, world.queue, letter_id, None, edit, None)
+        assert await process.is_empty(), "a preview sends nothing"
+        sent = await process.redrive_one(letter_id, body=body)
         assert sent.id == whole["meta"]["id"]
         message = await process.one()
+        assert message.body == previewed
         assert (data(message), message.attempts) == ({"n": 10}, 0)
         draft = b'{"job":"urn:babel:test:other","data":{"n":11}}'
         sent = await process.redrive_one((await letter_of(process)).letter_id, elsewhere.queue, body=draft)

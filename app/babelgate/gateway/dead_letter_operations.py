@@ -256,6 +256,22 @@ class DeadLetterOperations:
         how = ready.how
         return RedrivenLetter(letter_id, ready.facts.message_id, target.queue, how == EDITED, how == FORCED, removed)
 
+    async def preview(
+        self,
+        caller: Caller,
+        queue: str,
+        letter_id: str,
+        to_queue: str | None,
+        edit: LetterEdit,
+        trace: Trace | None,
+        cursor: str | None = None,
+    ) -> bytes:
+        """The body that :meth:`redrive_one` would send for this edit. Changes nothing. Raises like it."""
+        source, target = self._routes(caller, queue, to_queue, force=False, edits=True)
+        with self._scans.place(caller):
+            _, letter = await find(source, letter_id, cursor)
+        return (await self._ready(letter, edit, source, target, False, trace)).outgoing.body
+
     async def _ready(
         self, letter: Letter, edit: LetterEdit | None, source: Route, target: Route, force: bool, trace: Trace | None
     ) -> ReadyLetter:

@@ -46,7 +46,7 @@ class LetterGroups(Struct, frozen=True):
     next_cursor: str | None
 
 
-class _Group:
+class _Count:
     def __init__(self) -> None:
         self.count = 0
         self.first_at: int | None = None
@@ -63,7 +63,7 @@ async def count_groups(route: Route, matching: DeadLetterFilter, cursor: str | N
     """The groups of the dead letters that match, from ``cursor`` on. Reads at most MAX_SCANNED. Raises BrokerError, and
     InvalidParameter for a malformed cursor."""
     walk = Walk(route, cursor, matching, background=True)
-    found: dict[tuple[str | None, str | None, str | None], _Group] = {}
+    found: dict[tuple[str | None, str | None, str | None], _Count] = {}
     matched = 0
     while walk.scanned < MAX_SCANNED and not walk.at_end:
         for letter in await walk.page(min(_PAGE, MAX_SCANNED - walk.scanned)):
@@ -73,7 +73,7 @@ async def count_groups(route: Route, matching: DeadLetterFilter, cursor: str | N
             if group is None:
                 if len(found) >= _MAX_COUNTED:
                     continue
-                group = found[key] = _Group()
+                group = found[key] = _Count()
             group.add(letter.summary.failed_at)
     largest = sorted(found.items(), key=lambda each: -each[1].count)[:MAX_GROUPS]
     groups = [LetterGroup(*key, group.count, group.first_at, group.last_at) for key, group in largest]

@@ -10,7 +10,7 @@ from babelgate.errors import BabelgateError, Forbidden, InvalidParameter
 from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
 from babelgate.gateway.authorization import ANYONE, Caller, Right
 from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.model import DeadLetterFilter, Settlement
+from babelgate.gateway.model import DeadLetterFilter, LetterEdit, Settlement
 from babelgate.gateway.redrive import RedriveOrder
 from babelgate.gateway.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
@@ -137,6 +137,16 @@ async def test_every_verb_needs_its_right_before_it_touches_the_broker(verb: str
     stranger = Caller("stranger", {"other": frozenset(Right)})
     binding.calls.clear()
     assert await is_forbidden(verbs(gateway, stranger)[verb][1])
+    assert not binding.calls
+
+
+@pytest.mark.parametrize("rights", [{MANAGE}, {SEND}, {SEND, LISTEN}], ids=str)
+async def test_an_edit_needs_the_rights_to_manage_and_to_send(rights: set[Right]) -> None:
+    gateway, binding = new_gateway()
+    edit, holder = LetterEdit(b"{}"), Caller("holder", {"mine": frozenset(rights)})
+    letters = gateway.letters
+    assert await is_forbidden(lambda: letters.preview(holder, "mine", "0", None, edit, None))
+    assert await is_forbidden(lambda: letters.redrive_one(holder, "mine", "0", None, edit, False, None))
     assert not binding.calls
 
 
