@@ -47,6 +47,9 @@ _MESSAGE = {
     "attempts": 1,
     "envelope": {"job": X, "data": {X: [X]}, "meta": {"id": X}, "attempts": 1},
 }
+_EVENT = dict.fromkeys(("event", "queue", "attempts", "outcome", "to_queue", "node"), X) | {"at": 1}
+_STATUS = dict.fromkeys(("message_id", "trace_id", "job", "status", "detail"), X) | {"events": [_EVENT, _EVENT]}
+_SEARCHED = {"next_cursor": X, "searched": {"silent": [X]}}
 ANSWERS: dict[str, Any] = {
     "/messages": {"id": X, "trace_id": X, "queue": X, "broker": X},
     "/messages:batch": {"accepted": 0, "failed": 1, "results": [_FAILED]},
@@ -55,6 +58,8 @@ ANSWERS: dict[str, Any] = {
     "/messages:peek": {"messages": [_MESSAGE]},
     "/messages:settle": {"settled": 0, "failed": 1, "results": [_FAILED]},
     "/queues": {"queues": [{"queue": X, "broker": X, "source": X, "stats": {"depth": X}}]},
+    "/messages/": _STATUS | _SEARCHED,
+    "/traces/": {"trace_id": X, "messages": [_STATUS]} | _SEARCHED,
     "/brokers": {
         "brokers": [dict.fromkeys(("broker", "kind", "url", "detail"), X) | {"up": 0, "required": 1, "warnings": [X]}]
     },
@@ -93,8 +98,8 @@ class Hostile(BaseHTTPRequestHandler):
             action = path.removeprefix(f"/queues/{quote(X, safe='')}")
             if action.startswith("/dead-letters/"):
                 action = ":redrive" if action.endswith(":redrive") else "/dead-letters/"
-            elif action.startswith("/redrives/"):
-                action = "/redrives/"
+            elif action.startswith(("/redrives/", "/messages/", "/traces/")):
+                action = f"/{action.split('/')[1]}/"
             status, content = 200, encoded(ANSWERS[action])
         self.send_response(status)
         self.send_header("content-length", str(len(content)))

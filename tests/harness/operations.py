@@ -19,6 +19,10 @@ DOCUMENT: Json = yaml.load(
 MARK = "\N{BLACK DIAMOND}"
 
 
+NOTHING = dict.fromkeys(("letter_id", "id", "message_id", "trace_id"), "0")
+"""Ids of nothing, by the parameter of the path."""
+
+
 class Operation(NamedTuple):
     """One operation of the document. ``query``: the schemas of its query parameters by name; ``body``: that of its JSON
     body, None without one."""
@@ -32,7 +36,7 @@ class Operation(NamedTuple):
     @property
     def url(self) -> str:
         """The path for the queue ``q``, with ids of nothing."""
-        return self.path.format(queue="q", letter_id="0", id="0")
+        return self.path.format(queue="q", **NOTHING)
 
 
 def resolved(schema: Json) -> Json:

@@ -14,6 +14,7 @@ from babelgate.errors import BabelgateError
 from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.history import History
 from babelgate.gateway.model import Settlement
 from babelgate.gateway.routing import Router, Rule
 from babelgate.observe.events import Event
@@ -39,6 +40,7 @@ class Replica:
         answer_seconds: float = 5,
         clock: Clock = now_ms,
         binding: MemoryBinding | None = None,
+        history: History | None = None,
     ) -> None:
         self.events: list[Event] = []
         self.binding = binding or MemoryBinding(capabilities=OWNED)
@@ -51,6 +53,7 @@ class Replica:
             TokenSealer(KEYS),
             forwarder=self.peers,
             observe=events_into(self.events),
+            history=history,
         )
         self.port = PeerPort(self.gateway, self.signer, self.sockets, listen)
 

@@ -42,12 +42,19 @@ ROUTES = [
     ("GET", "/queues/{queue}/rates", None, None),
 ]
 ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics")]
+HISTORY = [("GET", "/messages"), ("GET", "/messages/{message_id}"), ("GET", "/traces/{trace_id}")]
+"""Need a right to read on some queue. :mod:`tests.http.test_history` tests which events they show."""
 
 
 async def test_the_table_names_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
     served = {(method.upper(), path) for path, item in paths.items() for method in item if method != "parameters"}
-    known = {(method, path) for method, path, _, _ in ROUTES} | {*ANYWHERE, ("GET", "/queues"), ("GET", "/rates")}
+    known = {(method, path) for method, path, _, _ in ROUTES} | {
+        *ANYWHERE,
+        *HISTORY,
+        ("GET", "/queues"),
+        ("GET", "/rates"),
+    }
     assert served == known | {("GET", path) for path in OPEN if path.endswith("z")}
 
 
@@ -87,6 +94,20 @@ async def test_operators_need_manage_on_some_queue(serve, connect, token_config,
     assert (await (await connect(app, "operator")).request(method, path)).status_code == 200
     problem(await (await connect(app, "worker")).request(method, path), 403, "forbidden")
     problem(await (await connect(app)).request(method, path), 401, "unauthenticated")
+
+
+@pytest.mark.parametrize(("method", "path"), HISTORY)
+async def test_history_needs_listen_or_manage_on_some_queue(serve, connect, token_config, method, path):
+    """Without a journal, too."""
+    rights = {each.value: {"mine.*": [each.value]} for each in Right}
+    app = await serve(auth=token_config(**rights))
+    problem(await (await connect(app)).request(method, path), 401, "unauthenticated")
+    for name in rights:
+        answer = await (await connect(app, name)).request(method, path)
+        if name == Right.SEND:
+            problem(answer, 403, "forbidden")
+        else:
+            problem(answer, 404, "journal_disabled")
 
 
 async def test_queues_are_listed_as_far_as_one_may_see_them(serve, connect, token_config):

@@ -14,6 +14,7 @@ from babelgate.gateway.ack_tokens import Lease, TokenKey, TokenSealer
 from babelgate.http.path_hints import path_hint
 from babelgate.http.problems import MEANINGS
 from babelgate.schematext import closest
+from tests.harness.operations import NOTHING
 from tests.harness.problems import problem
 from tests.harness.ways import JSON, answer, post
 
@@ -27,7 +28,7 @@ def operations(caller: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Method, path with names of a queue and of a letter, and description of each operation."""
     for template, methods in caller.get("/openapi.json").json()["paths"].items():
         for method in methods.keys() & {"get", "post", "delete"}:
-            yield method.upper(), template.replace("{letter_id}", "a").replace("{id}", "a"), methods[method]
+            yield method.upper(), template.format(queue="{queue}", **NOTHING), methods[method]
 
 
 PLACES: list[tuple[str, Any, dict[str, str], dict[str, str]]] = [
@@ -128,6 +129,8 @@ MEANT = {
     "/queues/emails/dead-letter/5": "/queues/emails/dead-letters/5",
     "/receive": "/queues/{queue}/messages:receive",
     "/publish": "/queues/{queue}/messages",
+    "/message/5": "/messages/5",
+    "/trace/5": "/traces/5",
     "/queues/": "/queues",
     "/livez/": "/livez",
     "/healthz": "/livez or /readyz",

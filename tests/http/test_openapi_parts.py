@@ -24,7 +24,7 @@ from babelgate.http.openapi.reader import FILES, FOLDER, PLACE, parts
 from babelgate.http.rest import create_rest
 from babelgate.http.schemas import MAX_ENTRIES, MAX_TOKENS
 from babelgate.ojs import MEDIA_TYPE
-from tests.harness.operations import DOCUMENT
+from tests.harness.operations import DOCUMENT, NOTHING
 
 SECTIONS = {
     *("info", "tags", "security", "securitySchemes", "queue", "headers"),
@@ -139,7 +139,7 @@ async def test_the_document_has_what_is_served_and_no_more(client):
     given = [path.removeprefix(queue).removeprefix("/") for path in DOCUMENT["paths"] if path.startswith(queue)]
     assert sorted(below[1].split(", ")) == sorted(path for path in given if path)
     for path, item in DOCUMENT["paths"].items():
-        answer = await client.request("PATCH", path.format(queue="q", letter_id="0", id="0"))
+        answer = await client.request("PATCH", path.format(queue="q", **NOTHING))
         methods = {method.upper() for method in item if method != "parameters"}
         head = {"HEAD"} if "GET" in methods and ":receive" not in path else set()
         assert answer.status_code == 405 and set(answer.headers["allow"].split(", ")) == methods | head, path

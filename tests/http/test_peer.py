@@ -16,10 +16,13 @@ from babelgate.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
     RATES_PATH,
+    SEARCH_PATH,
     SETTLE_PATH,
     decode_answers,
     decode_calls,
+    decode_finding,
     decode_identity,
+    decode_inquiry,
     decode_rates,
     decode_rates_query,
     encode_call,
@@ -210,6 +213,21 @@ async def test_a_body_that_is_no_query_for_rates(replica: Replica, body: bytes) 
     assert (answer.status, json.loads(answer.body)["code"]) == (400, "invalid_parameter")
 
 
+@pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'{"query":{},"limit":"x"}'])
+async def test_a_body_that_is_no_search(replica: Replica, body: bytes) -> None:
+    answer = await call(replica, SIGNER.sign("POST", SEARCH_PATH, ANYBODY, body), "POST", SEARCH_PATH, body)
+    assert (answer.status, json.loads(answer.body)["code"]) == (400, "invalid_parameter")
+
+
+async def test_a_search_needs_no_incarnation(replica: Replica) -> None:
+    """The peers at an address are not known, and a search changes nothing. This gateway keeps no journal."""
+    body = b'{"query":{},"limit":1,"cursor":null,"files":""}'
+    proof = SIGNER.sign("POST", SEARCH_PATH, ANYBODY, body)
+    answer = await call(replica, proof, "POST", SEARCH_PATH, body)
+    assert (answer.status, answer.json()) == (200, {"finding": None})
+    assert proof.is_answered_by(answer.headers["babelgate-signature"], 200, answer.body)
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b'[["q",{"acks":"x"}]]'])
 async def test_a_body_that_is_no_settlement(replica: Replica, body: bytes) -> None:
     answer = await settle(replica, body)
@@ -252,8 +270,10 @@ TEXTS = [b'"%b"' % text for text in IN_STRINGS.values()] + [b"[" * 100_000, b"\x
         (decode_rates_query, b'{"queue":[%b]}'),
         (decode_rates, b'{"began":1,"complete_since":1,"minutes":{"1":[%b]}}'),
         (decode_metrics, b"[[%b,1]]"),
+        (decode_inquiry, b'{"query":%b,"limit":"x"}'),
+        (decode_finding, b'{"finding":[%b]}'),
     ],
-    ids=["calls", "answers", "identity", "rates query", "rates", "metrics"],
+    ids=["calls", "answers", "identity", "rates query", "rates", "metrics", "searches", "findings"],
 )
 def test_what_no_peer_sends_is_no_message(read: Callable[[bytes], object], around: bytes, text: bytes) -> None:
     """Each of these is wrong in another member, too, so that none of them is read."""

@@ -149,6 +149,14 @@ class Client:
         found: list[dict[str, Any]] = self._json("GET", None, "brokers")["brokers"]
         return found
 
+    def message(self, message_id: str) -> bytes:
+        """What happened to a message: its first 1000 events, as the answer has them."""
+        return self._call("GET", None, f"messages/{_segment(message_id)}").content
+
+    def trace(self, trace_id: str) -> bytes:
+        """What happened to the messages of a trace: their first 1000 events, as the answer has them."""
+        return self._call("GET", None, f"traces/{_segment(trace_id)}").content
+
     def purge(self, queue: str, dead_letters: bool, dry_run: bool) -> dict[str, Any]:
         """Remove the ready and delayed messages, or the dead letters, or only count them; return their number."""
         action = "/dead-letters:purge" if dead_letters else ":purge"
@@ -250,6 +258,11 @@ def _messages(response: httpx.Response) -> list[ShownMessage]:
 
 def _letter(letter_id: str) -> str:
     return f"/dead-letters/{quote(letter_id, safe='')}"
+
+
+def _segment(text: str) -> str:
+    """``text`` as one segment of a path. A dot is escaped where HTTP clients would remove the segment."""
+    return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
 
 
 def quoted(key: str) -> str:

@@ -22,6 +22,7 @@ import click
 from babelgate import __version__
 from babelgate.cli.consuming import ack, nack, peek, receive, tail
 from babelgate.cli.dead_letters import dead_letters, formerly_redrive
+from babelgate.cli.history import message, trace
 from babelgate.cli.output import REFUSED, complain, configuration_errors, one_line_errors, print_json, say, table
 from babelgate.cli.publishing import publish, validate
 from babelgate.cli.queues import brokers, purge, queues
@@ -197,7 +198,10 @@ def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: 
     return found
 
 
-_COMMANDS = (publish, validate, receive, tail, peek, ack, nack, queues, brokers, purge, dead_letters, pipeline)
+_COMMANDS = (
+    *(publish, validate, receive, tail, peek, ack, nack),
+    *(queues, brokers, purge, dead_letters, message, trace, pipeline),
+)
 for command in _COMMANDS:
     cli.add_command(command)
 cli.add_command(formerly_redrive, "redrive")

@@ -72,28 +72,13 @@ class Addresses:
         try:
             await asyncio.sleep(self._queried_at + QUERY_EVERY_SECONDS - loop.time())
             began = loop.time()
-            self._silent = []
-            resolved = await asyncio.gather(*map(self._resolve, self._configured))
-            found = list(dict.fromkeys(itertools.chain.from_iterable(resolved)))
+            found, self._silent = await resolved(self._configured)
             answers = await asyncio.gather(*map(self._identify, found))
             self._known = {name: address for name, address in zip(answers, found, strict=True) if name is not None}
             self._missing.clear()
             self._queried_at = began
         finally:
             self._query = None
-
-    async def _resolve(self, address: Address) -> list[Address]:
-        """All addresses of a host name; an IP address resolves to itself."""
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(RESOLVE_SECONDS):
-                found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            log.warning("peers not resolved", host=address.host, error=str(error) or "no answer")
-            if error.errno not in _NOBODY:
-                self._silent.append(address.host)
-            return []
-        return [Address(str(sockaddr[0]), address.port) for *_, sockaddr in found]
 
     async def _identify(self, address: Address) -> str | None:
         """The incarnation of the peer at ``address``; None if there is none."""
@@ -109,3 +94,26 @@ class Addresses:
         except (NotAPeer, msgspec.MsgspecError) as error:
             log.warning("no peer with a shared key", address=address, error=error)
         return None
+
+
+async def resolved(addresses: Sequence[Address]) -> tuple[list[Address], list[str]]:
+    """All IP addresses of ``addresses``, whose hosts are names or IP addresses, and the names that were not resolved.
+
+    A name without any address is resolved: it stands for no peer now. Takes at most 2 s.
+    """
+    silent: list[str] = []
+    several = await asyncio.gather(*(_resolve(address, silent) for address in addresses))
+    return list(dict.fromkeys(itertools.chain.from_iterable(several))), silent
+
+
+async def _resolve(address: Address, silent: list[str]) -> list[Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        log.warning("peers not resolved", host=address.host, error=str(error) or "no answer")
+        if error.errno not in _NOBODY:
+            silent.append(address.host)
+        return []
+    return [Address(str(sockaddr[0]), address.port) for *_, sockaddr in found]

@@ -24,6 +24,7 @@ class SocketDirectory:
         self.path = path
         self._base: str | None = None
         self._descriptor: int | None = None
+        self._own: str | None = None
 
     def open(self) -> None:
         """Create the directory with mode 0700 and remove the sockets of killed processes; idempotent.
@@ -49,6 +50,7 @@ class SocketDirectory:
             os.chmod(draft, 0o600)
             listener.listen(_BACKLOG)
             os.rename(draft, self._socket_path(incarnation))
+            self._own = f"{incarnation}.sock"
         except OSError as error:
             listener.close()
             raise self._refused(error.strerror or str(error)) from None
@@ -60,6 +62,16 @@ class SocketDirectory:
         if self._base is None or not _NAME.fullmatch(path.rpartition("/")[2]):
             return None
         return path if os.path.exists(path) else None
+
+    def others(self) -> list[str]:
+        """The paths of the sockets of all other processes; empty before :meth:`open`."""
+        if self._base is None:
+            return []
+        try:
+            names = sorted(filter(_NAME.fullmatch, os.listdir(self._base)))
+        except OSError:
+            return []
+        return [f"{self._base}/{name}" for name in names if name != self._own]
 
     def remove(self, incarnation: str) -> None:
         """Remove the socket of ``incarnation``; idempotent."""

@@ -1,4 +1,5 @@
-"""The JSON messages between gateways: settlements, their results, errors by the name of their class, and rates."""
+"""The JSON messages between gateways: settlements, their results, errors by the name of their class, rates, and
+searches in journals."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from babelgate import errors
 from babelgate.errors import BabelgateError, BrokerError, UnsupportedByBroker
+from babelgate.gateway.merging import Finding, Inquiry
 from babelgate.gateway.model import Action, Settlement, SettleResult
 from babelgate.gateway.rates import RatesQuery
 from babelgate.jsontext import decoded
@@ -19,6 +21,7 @@ IDENTITY_PATH = "/peer"
 SETTLE_PATH = "/peer/settle"
 METRICS_PATH = "/peer/metrics"
 RATES_PATH = "/peer/rates"
+SEARCH_PATH = "/peer/search"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
@@ -37,6 +40,12 @@ class SettleCall(Struct, frozen=True, array_like=True):
     queue: str
     settlement: Settlement
     traceparent: str | None = None
+
+
+class SearchAnswer(Struct, frozen=True):
+    """What a gateway found; None: it keeps no journal."""
+
+    finding: Finding | None
 
 
 class _Error(Struct, frozen=True):
@@ -58,6 +67,8 @@ _calls = msgspec.json.Decoder(list[SettleCall])
 _answers = msgspec.json.Decoder(list[list[_Result] | _Error])
 _rates_queries = msgspec.json.Decoder(RatesQuery)
 _rates = msgspec.json.Decoder(RatesReport)
+_inquiries = msgspec.json.Decoder(Inquiry)
+_findings = msgspec.json.Decoder(SearchAnswer)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -88,6 +99,16 @@ def decode_rates(body: bytes) -> RatesReport:
     if any(len(lanes) != LANES for lanes in numbers) or any(len(each.recent) != len(COUNTS) for each in report.queues):
         raise msgspec.ValidationError("the rates are not of this version")
     return report
+
+
+def decode_inquiry(body: bytes) -> Inquiry:
+    """What a peer asks for. Raises msgspec.MsgspecError."""
+    return decoded(_inquiries, body)
+
+
+def decode_finding(body: bytes) -> Finding | None:
+    """What a peer found; None: it keeps no journal. Raises msgspec.MsgspecError."""
+    return decoded(_findings, body).finding
 
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:

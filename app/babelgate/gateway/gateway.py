@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Binding, Outcome, Peeked, Purges
 from babelgate.brokers.errors import failure_for_each
 from babelgate.clock import Clock, now_ms
@@ -34,11 +33,12 @@ from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.dead_letter_operations import DeadLetterOperations
 from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.forwarding import Forwarder, Forwarding, NoPeers
+from babelgate.gateway.history import History
 from babelgate.gateway.idempotency import KeyPolicy, KeyStores
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import Message, Projection, Receipt, Settlement, SettleResult
 from babelgate.gateway.outages import Outages
-from babelgate.gateway.overview import Overview, count_purge, known_queues, peek
+from babelgate.gateway.overview import Overview, count_purge, peek
 from babelgate.gateway.publish import Begun, Publisher
 from babelgate.gateway.queue_runtime import QueueRuntime, Shared
 from babelgate.gateway.rates import Rates
@@ -54,7 +54,6 @@ from babelgate.observe.tracing.trace import Trace, Tracing
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
 
-_ROUTES_AT_ONCE = 100
 _ACCESSES_BYTES = 32 * 1024 * 1024
 _ACCESS_BYTES = 600 + ROUTE_BYTES
 """Most bytes of a remembered access, its key, and its route, which may be remembered here alone."""
@@ -93,11 +92,12 @@ class Gateway:
         capacity: Callable[[], Awaitable[None]] | None = None,
         jobs_directory: Path | None = None,
         counters: RateCounters | None = None,
+        history: History | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
         ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
         until the journal has buffer space; raises Overloaded. ``jobs_directory``: keeps the records of redrive jobs.
-        ``counters``: an observer, whose figures :attr:`rates` shows.
+        ``counters``: an observer, whose figures :attr:`rates` shows. ``history``: the reader of the journals.
         """
         self.bindings = bindings
         self.router = router
@@ -125,7 +125,8 @@ class Gateway:
         """The runtimes of the queues that this process has used."""
         self.overview = Overview(router, bindings, required, urls or {}, self._keys, self.queue_runtimes, self.outages)
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
-        self.maintenance = Maintenance(self._retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
+        self.history = history or History()
+        self.maintenance = Maintenance(self.overview.retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
         counters = counters or RateCounters(clock)
         self.rates = Rates(counters, clock, router, self.overview, self.outages, self.maintenance)
         self.letters = DeadLetterOperations(
@@ -377,16 +378,6 @@ class Gateway:
         binding = route.offering(Purges)
         counts = route.capabilities.purge_counts
         return await (count_purge(route, counts) if dry_run else binding.purge(route.native))
-
-    async def _retaining_routes(self) -> AsyncIterator[Route]:
-        """If any route has a retention, the routes of the queues that are configured by name, used by this process, or
-        listed by a broker as used by a gateway."""
-        if self.router.retains:
-            names = await known_queues(self.router, self.bindings, self.queue_runtimes.queues(), foreign=False)
-            # A file may have any number of queues.
-            for some in batches(names, _ROUTES_AT_ONCE):
-                for route in await turns.mapped(self.router.route, some):
-                    yield route
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
         # Most callers have looked the access up before they read the body.

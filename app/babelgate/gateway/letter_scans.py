@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from babelgate.errors import BabelgateError, Overloaded
+from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller
+from babelgate.gateway.fair_share import FairShare
 from babelgate.gateway.routing import Route
 
 MAX_SCANS = 128
-"""Scans of a process, those that wait among them. A caller may have half of what the others leave, at least one, so
-that the next caller finds something left. Each may read MAX_SCANNED letters, which takes some 50 ms of CPU time."""
+"""Scans of a process, those that wait among them. Each may read MAX_SCANNED letters, which takes some 50 ms of CPU
+time."""
 
 MAX_READING = 4
 """Shared scans that read letters of one broker at a time. Each holds up to two pages of PAGE_BYTES in memory."""
@@ -48,25 +47,11 @@ class LetterScans:
     """The scans of a process: operations that may read many dead letters."""
 
     def __init__(self) -> None:
-        self._callers: Counter[str] = Counter()
+        self.place = FairShare(MAX_SCANS, "search dead letters").place
+        """A place for a scan of a caller during the block. Raises Overloaded when it has its share already."""
         self._reading: dict[str, asyncio.Semaphore] = {}
         self._locks = LockPerQueue()
         self._next: dict[Hashable, _Shared[Any, Any]] = {}
-
-    @contextmanager
-    def place(self, caller: Caller) -> Iterator[None]:
-        """A place for a scan of ``caller`` during the block. Raises Overloaded when it has its share already."""
-        name = caller.name
-        own = self._callers[name]
-        if own >= max((MAX_SCANS - self._callers.total() + own) // 2, 1):
-            raise Overloaded(reason=f"{own} calls of {name!r} already search dead letters")
-        self._callers[name] += 1
-        try:
-            yield
-        finally:
-            self._callers[name] -= 1
-            if not self._callers[name]:
-                del self._callers[name]
 
     async def shared(
         self,

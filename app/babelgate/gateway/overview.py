@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -25,6 +25,9 @@ from babelgate.runtime.cache import Cache
 
 _QUERIED_AT_ONCE = 100
 """Number of queues whose counts are read from the brokers at a time."""
+
+_ROUTES_AT_ONCE = 100
+"""Number of routes that are looked up at a time for their retention."""
 
 _WARNED_SECONDS = 30.0
 """How long the warnings about a queue are reused: programs that scale consumers read a queue every few seconds."""
@@ -106,6 +109,16 @@ class Overview:
         routes = {name: self._router.route(name) for name in self._router.configured()}
         routes |= {runtime.route.queue: runtime.route for runtime in self._runtimes}
         return [route for route in routes.values() if route.broker == broker]
+
+    async def retaining_routes(self) -> AsyncIterator[Route]:
+        """If any route has a retention, the routes of the queues that are configured by name, used by this process, or
+        listed by a broker as used by a gateway."""
+        if self._router.retains:
+            names = await known_queues(self._router, self._bindings, self._runtimes.queues(), foreign=False)
+            # A file may have any number of queues.
+            for some in batches(names, _ROUTES_AT_ONCE):
+                for route in await turns.mapped(self._router.route, some):
+                    yield route
 
     def managed(self, caller: Caller) -> frozenset[str]:
         """The brokers of the queues that ``caller`` may manage; all brokers for a caller who may manage every queue.

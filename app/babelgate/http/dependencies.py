@@ -66,7 +66,8 @@ def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
 async def refuse_method(request: Request) -> None:
     """Raise MethodNotAllowed for a verb with another method than POST. The endpoint of the path without the verb would
     take the verb for a part of its parameter."""
-    if request.method != "POST" and request.scope["path"].endswith(_VERBS):
+    path = request.scope["path"]
+    if request.method != "POST" and path.endswith(_VERBS) and path.startswith("/queues/"):
         raise MethodNotAllowed(allow="POST")
 
 

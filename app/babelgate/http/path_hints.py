@@ -35,6 +35,9 @@ def path_hint(path: str, templates: Sequence[str]) -> str:
     by_words = {template: _words(template) for template in templates}
     vocabulary = sorted({word for words in by_words.values() for word in words if not _is_parameter(word)})
     read = [_readings(each, vocabulary) for each in given]
+    if not {each.lower() for each in given}.isdisjoint(_ALSO_CALLED["messages"]):
+        # Who publishes means the messages of a queue, not the search for one.
+        by_words = {template: words for template, words in by_words.items() if words[0] != "messages"}
     sentences = []
     if meant := _meant(given, read, by_words):
         sentences.append(f"Did you mean {' or '.join(meant)}?")

@@ -14,11 +14,14 @@ from babelgate.cluster.wire import (
     MAX_CALL_BYTES,
     METRICS_PATH,
     RATES_PATH,
+    SEARCH_PATH,
     SETTLE_PATH,
     Answer,
     Identity,
+    SearchAnswer,
     SettleCall,
     decode_calls,
+    decode_inquiry,
     decode_rates_query,
     encode_answers,
 )
@@ -31,7 +34,13 @@ from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import MethodNotAllowed, NotFound, problem
 from babelgate.http.results import log_defects
 
-METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", RATES_PATH: "POST", SETTLE_PATH: "POST"}
+METHODS = {
+    IDENTITY_PATH: "GET",
+    METRICS_PATH: "GET",
+    RATES_PATH: "POST",
+    SEARCH_PATH: "POST",
+    SETTLE_PATH: "POST",
+}
 _SIGNATURE = HEADER.encode()
 ProcessMetrics = Callable[[], Awaitable[bytes]]
 
@@ -40,7 +49,10 @@ _ROOM = "(peers)"
 
 
 class PeerApi:
-    """Reports identity, metrics and rates of this process, and settles its own deliveries. Never forwards a call."""
+    """Reports identity, metrics and rates of this process, searches in its journal, and settles its own deliveries.
+
+    Never forwards a call.
+    """
 
     def __init__(self, gateway: Gateway, signer: Signer, metrics: ProcessMetrics | None = None) -> None:
         """``metrics``: returns the metrics of this process, for another worker."""
@@ -72,6 +84,8 @@ class PeerApi:
             await _answer(exchange, proof, status, text, PROBLEM)
         elif exchange.path == IDENTITY_PATH:
             await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
+        elif exchange.path == SEARCH_PATH:
+            await _answer(exchange, proof, 200, await self._found(body))
         elif proof.target == ANYBODY:
             raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
         elif exchange.path == METRICS_PATH:
@@ -89,6 +103,13 @@ class PeerApi:
         except msgspec.MsgspecError:
             raise InvalidParameter(name="body", reason="is not a query for rates") from None
         return msgspec.json.encode(await self._gateway.rates.report(query))
+
+    async def _found(self, body: bytes) -> bytes:
+        try:
+            inquiry = decode_inquiry(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not a search of a gateway") from None
+        return msgspec.json.encode(SearchAnswer(await self._gateway.history.here(inquiry)))
 
     async def _settled(self, exchange: Exchange, body: bytes) -> bytes:
         try:

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from babelgate import errors
 from babelgate.errors import BabelgateError, shortened
+from babelgate.gateway import history
 from babelgate.jsontext import MAX_POINTER
 
 CONTENT_TYPE = b"application/problem+json"
@@ -124,6 +125,9 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.NotRedrivable: Meaning(422, "Not redrivable"),
     errors.ForceNeedsOtherQueue: Meaning(422, "Another queue is required"),
     errors.UnknownRedrive: Meaning(404, "Redrive not found"),
+    history.JournalDisabled: Meaning(404, "No journal"),
+    history.MessageNotFound: Meaning(404, "Message not found"),
+    history.TraceNotFound: Meaning(404, "Trace not found"),
     errors.RedriveRunning: Meaning(409, "Redrive running", 10),
     errors.TooManyRedrives: Meaning(429, "Too many redrives", 10),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),

@@ -21,7 +21,7 @@ from babelgate import __version__
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from babelgate.gateway.gateway import Gateway
-from babelgate.http import dead_letters, health, queues, rates, redrives
+from babelgate.http import dead_letters, health, history, queues, rates, redrives
 from babelgate.http.body import RequestLimits, is_null, read, require_json, require_utf8
 from babelgate.http.dependencies import EXCHANGE, GATEWAY, refuse_body, refuse_method
 from babelgate.http.exchange import Exchange
@@ -70,7 +70,7 @@ def create_rest(scraping: Scraping | None, hot: Sequence[str]) -> FastAPI:
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(RequestValidationError, _misfit)
-    parts = [module.routes() for module in (queues, rates, dead_letters, redrives, health)]
+    parts = [module.routes() for module in (queues, rates, dead_letters, redrives, history, health)]
     if scraping is not None:
         parts.append(health.metrics_routes(scraping))
     for part in parts:

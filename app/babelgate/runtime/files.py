@@ -1,9 +1,11 @@
-"""Checks that directories are writable, and locks files between processes of one host."""
+"""Checks that directories are writable, names them, and locks files between processes of one host."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import socket
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
@@ -25,6 +27,25 @@ def check_writable(directory: Path, key: str) -> None:
             file.write(b"x")
     except OSError as error:
         raise ConfigError(key=key, reason=f"{directory}: {nearest} cannot be written: {error.strerror}") from None
+
+
+def identity(directory: Path) -> str:
+    """Twelve digits that name ``directory`` among those of all hosts: the same for each process of its host that
+    reaches it, by whatever path. For one that does not exist: its path on this host."""
+    try:
+        host = _BOOT.read_text("ascii")
+    except OSError:
+        host = socket.gethostname()
+    try:
+        found = os.stat(directory)
+        name = f"{found.st_dev} {found.st_ino}"
+    except OSError:
+        name = str(directory.absolute())
+    return hashlib.blake2b(f"{host} {name}".encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Identifies a running Linux, the same in all its containers: https://man7.org/linux/man-pages/man4/random.4.html"""
 
 
 class FileLock:

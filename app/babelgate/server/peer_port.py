@@ -105,7 +105,7 @@ class PeerPort:
             if self._needs_directory:
                 await self._listener.close()
                 raise
-            log.warning("other gateways on this host cannot settle the deliveries of this one", error=error)
+            log.warning("other gateways on this host cannot call this one", error=error)
 
     async def close(self) -> None:
         """Refuse new calls of peers, and wait at most 5 s for those in flight; idempotent."""

@@ -15,6 +15,7 @@ from babelgate.clock import Clock, now_ms
 from babelgate.cluster.client import ANSWER_SECONDS, Address
 from babelgate.cluster.peers import Peers
 from babelgate.cluster.scrape import Scraping
+from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.worker_metrics import Workers
@@ -32,6 +33,7 @@ from babelgate.gateway.authorization import Caller
 from babelgate.gateway.forwarding import Forwarder
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.gauges import Gauges
+from babelgate.gateway.history import History, Journaled
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Route, Router, Rule
@@ -41,12 +43,13 @@ from babelgate.http.body import RequestLimits
 from babelgate.http.direct import DirectEndpoints
 from babelgate.http.observers import AccessLog, Durations
 from babelgate.observe.events import Observe, fan_out
-from babelgate.observe.journal.writer import Journal, Options
+from babelgate.observe.journal.writer import Journal, Options, host_node
 from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.metrics.labels import QueueLabels
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Tracing, tracing_from_env
+from babelgate.runtime.files import identity
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -94,6 +97,7 @@ def build_gateway(
     tracing: Tracing | None = None,
     capacity: Callable[[], Awaitable[None]] | None = None,
     counters: RateCounters | None = None,
+    history: History | None = None,
 ) -> Gateway:
     """Build the gateway without starting it. Creates the token key when there is none. Raises ConfigError."""
     bindings = connect_brokers(settings, clock)
@@ -114,6 +118,7 @@ def build_gateway(
         capacity=capacity,
         jobs_directory=settings.state_dir / "redrives",
         counters=counters,
+        history=history,
     )
 
 
@@ -136,6 +141,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
     peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
     capacity = journaled.capacity if journaled is not None and settings.journal.when_full == "wait" else None
+    searching = PeerSearch(signer, directory, places)
     gateway = build_gateway(
         settings,
         clock=clock,
@@ -144,6 +150,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         tracing=traced,
         capacity=capacity,
         counters=counters,
+        history=_history(settings, journaled, searching),
     )
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
@@ -154,7 +161,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
     otlp: metrics_otlp.OtlpMetrics | None = None
-    parts: list[Part] = []
+    parts: list[Part] = [searching]
     workers: Workers | None = None
     if workers_directory is not None:
         gateway.rates.siblings = workers = Workers(gateway.incarnation, workers_directory, directory, signer)
@@ -189,12 +196,12 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         if settings.access_log
         else DirectEndpoints(gateway, auth, settings.prefix, metrics.request if metrics is not None else None)
     )
-    # Peers are needed only for brokers that bind a message to its receiver, and between workers.
+    # Peers are needed only for brokers that bind a message to its receiver, for journals, and between workers.
     routes = check(gateway.router)
-    owned = _is_owned(routes)
-    if not owned and workers_directory is None:
+    called = _is_owned(routes) or journaled is not None
+    if not called and workers_directory is None:
         return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
-    listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
+    listen = next(iter(_addresses(settings.peers.listen)), None) if called else None
     report = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
     return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
@@ -217,6 +224,14 @@ def _console(settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLi
     return Console(frame).serve
 
 
+def _history(settings: Settings, journaled: Journal | None, peers: PeerSearch) -> History:
+    """The reader of the journals of this process and its peers."""
+    if journaled is None:
+        return History()
+    place = journal_directory(settings)
+    return History(Journaled(journaled.search, settings.journal.node or host_node(), lambda: identity(place)), peers)
+
+
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
     """Build the journal without starting it; None when none is configured. Raises ConfigError."""
     section = settings.journal
@@ -224,7 +239,7 @@ def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
         return None
     options = Options(
         landing=section.landing,
-        open_directory=section.open_directory or settings.state_dir / "journal",
+        open_directory=journal_directory(settings),
         node=section.node,
         compression=section.compression,
         segment_bytes=section.segment_bytes,
@@ -234,6 +249,11 @@ def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
         wait=section.when_full == "wait",
     )
     return Journal(options, clock)
+
+
+def journal_directory(settings: Settings) -> Path:
+    """The directory of the segments of the journal that have not landed."""
+    return settings.journal.open_directory or settings.state_dir / "journal"
 
 
 def peers_directory(settings: Settings) -> Path:

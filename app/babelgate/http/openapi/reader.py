@@ -28,6 +28,7 @@ FILES = (
     "queues",
     "dead-letters",
     "redrives",
+    "history",
     "operations",
     "problems",
 )

@@ -20,7 +20,7 @@ from babelgate.observe.journal.record import Record
 from babelgate.observe.journal.scan import Moved, Place, Query, Scan
 from babelgate.observe.journal.stores import Store
 
-__all__ = ["InvalidCursor", "JournalSearch", "Page", "Query"]
+__all__ = ["InvalidCursor", "JournalSearch", "Page", "Place", "Query", "cursor_of", "place_of"]
 
 MAX_LIMIT = 1000
 """Most records of a page."""
@@ -71,7 +71,7 @@ class JournalSearch:
         missing. What cannot be read shortens ``reaches_back_to``. Raises InvalidCursor, and OSError if the index or
         the directory cannot be read.
         """
-        after = None if cursor is None else _decoded(cursor)
+        after = None if cursor is None else place_of(cursor)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Page] = loop.create_future()
 
@@ -123,7 +123,7 @@ class JournalSearch:
                     raise
             else:
                 reach = None if None in reaches[:2] else max(each for each in reaches if each is not None)
-                return Page(scan.records, None if scan.next_place is None else _encoded(scan.next_place), reach)
+                return Page(scan.records, None if scan.next_place is None else cursor_of(scan.next_place), reach)
         raise AssertionError
 
     def _reach(self) -> int | None:
@@ -148,11 +148,13 @@ class JournalSearch:
             self._files.popitem()[1].close()
 
 
-def _encoded(place: Place) -> str:
+def cursor_of(place: Place) -> str:
+    """The cursor behind the record at ``place``."""
     return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
-def _decoded(cursor: str) -> Place:
+def place_of(cursor: str) -> Place:
+    """The place of the last record before ``cursor``. Raises InvalidCursor."""
     try:
         return _places.decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, msgspec.MsgspecError):
