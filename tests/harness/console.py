@@ -13,6 +13,7 @@ import yaml
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
 
+from babelgate.clock import Clock, now_ms
 from babelgate.config import settings
 from babelgate.server.server import uvicorn_config
 from tests.harness.browser import chromium
@@ -58,15 +59,15 @@ def tokens(**rights: Mapping[str, list[str]]) -> dict[str, Any]:
 
 
 @contextmanager
-def console(directory: Path, **config: Any) -> Iterator[ConsoleServer]:
+def console(directory: Path, clock: Clock = now_ms, **config: Any) -> Iterator[ConsoleServer]:
     """A server in a thread, over SQLite in ``directory`` unless ``config`` has other brokers. Anyone may use it unless
-    ``config`` has ``auth``."""
+    ``config`` has ``auth``. ``clock``: its time, in Unix ms."""
     file = {"url": f"sqlite:///{directory}/babelgate.db", "timeout_seconds": 30}
     path = directory / "babelgate.yaml"
     given = {"state_dir": str(directory), "brokers": {"local": file}, "default": {"broker": "local"}, **config}
     path.write_text(yaml.safe_dump(given, sort_keys=False))
     loaded = settings.load(path, {})
-    served = Served(loaded)
+    served = Served(loaded, clock=clock)
     with serving(uvicorn_config(served.build, loaded)) as (host, port):
         yield ConsoleServer(served, f"http://{host}:{port}{loaded.prefix}", loaded)
 

@@ -161,6 +161,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tools/openapi_tools.py": ("document",),
     "tools/release.py": (),
     "tools/sbom.py": ("image",),
+    "tools/screenshots.py": (),
     "tools/servicebus_emulator/": ("servicebus", "clients", "processes"),
     "tools/up_local.py": ("processes",),
     **{beginning: (group,) for beginning, group in TESTS.items() if group not in ("http", "processes", "document")},

@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from babelgate.clock import now_ms
 from babelgate.server.wiring import build_app
 from tests.harness.sockets import Connection
 
@@ -21,14 +22,15 @@ class Served:
     loop: asyncio.AbstractEventLoop
     address: tuple[str, int]
 
-    def __init__(self, found, *, direct=True):
+    def __init__(self, found, *, direct=True, clock=now_ms):
         self.directly: list[bool] = []
         self._settings = found
         self._direct = direct
+        self._clock = clock
 
     def build(self):
         self.loop = asyncio.get_running_loop()
-        self.app = build_app(self._settings)
+        self.app = build_app(self._settings, clock=self._clock)
         if not self._direct:
             self.app.direct = None
         else:

@@ -13,6 +13,7 @@ from babelgate.http.docs import takes_gzip
 from babelgate.http.problems import NotFound, RawHeaders
 
 _TYPES = {
+    "charts.js": b"text/javascript; charset=utf-8",
     "console.css": b"text/css; charset=utf-8",
     "console.js": b"text/javascript; charset=utf-8",
     "icon.svg": b"image/svg+xml",

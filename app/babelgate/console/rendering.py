@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +26,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(number=number, age=age, size=size, moment=moment)
+        self._environment.filters.update(number=number, age=age, size=size, latency=latency, moment=moment, spark=spark)
 
     def render(self, name: str, context: dict[str, Any]) -> bytes:
         """The text of a template in UTF-8. Lone surrogates, which foreign bodies may have, become question marks."""
@@ -57,6 +58,13 @@ def age(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
+def latency(seconds: float | None) -> str:
+    """A short duration in milliseconds or seconds; :data:`UNKNOWN` for None."""
+    if seconds is None:
+        return UNKNOWN
+    return f"{seconds * 1_000:.3g} ms" if seconds < 1 else age(seconds)
+
+
 def size(count: int | None) -> str:
     """A number of bytes in its largest unit; :data:`UNKNOWN` for None."""
     if count is None:
@@ -79,3 +87,14 @@ def moment(unix_ms: int | None) -> Markup:
         return Markup(UNKNOWN)
     text = f"{at:%Y-%m-%d %H:%M:%S}"
     return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(timespec="milliseconds"), text)
+
+
+def spark(values: Sequence[float]) -> Markup:
+    """A line of ``values``, the oldest first, from zero to the greatest. Programs for the blind leave it out, because
+    the number stands beside it."""
+    greatest = max(values, default=0)
+    if not greatest:
+        return Markup('<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><path d="M0 15H60"/></svg>')
+    step = 60 / max(len(values) - 1, 1)
+    points = "L".join(f"{index * step:.3g} {15 - 14 * value / greatest:.3g}" for index, value in enumerate(values))
+    return Markup('<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><path d="M{}"/></svg>').format(points)

@@ -147,7 +147,8 @@ class Console:
                 log.info(
                     "console action",
                     caller=visit.caller.name,
-                    path=exchange.path[:500],
+                    action=route.path,
+                    queue=visit.parameters.get("queue"),
                     outcome=outcome,
                     **exchange.ids(),
                 )

@@ -49,7 +49,8 @@ class Visit:
     @property
     def is_fragment(self) -> bool:
         """Whether a script of ours asks for a part of the page only."""
-        return b"hx-request" in self.exchange.headers
+        headers = self.exchange.headers
+        return b"hx-request" in headers and b"hx-history-restore-request" not in headers
 
     @cached_property
     def query(self) -> Mapping[str, str]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import QueueStats
 from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.overview import Overview
+from babelgate.gateway.recent_counts import RecentCounts
 from babelgate.gateway.routing import Route, Router
 from babelgate.observe.rates import COUNTS, QueueSum
-from babelgate.runtime.cache import Cache
 
 OLD_SECONDS = 900.0
 """From which age on the oldest ready message is old: that of the alert BabelgateOldestMessageTooOld."""
@@ -31,13 +28,8 @@ MAX_CONCERNS = 100
 
 _MOST_CONFIGURED = 1_000
 """Queues of the configuration whose rights are looked up: it may have any number."""
-_COUNTED_AT_ONCE = 50
-_COUNT_SECONDS = 2.0
-"""Time-out for the counts of all queues of an overview."""
 _FRESH_SECONDS = 5.0
 """How long the counts of a queue are reused: each page that is open asks every few seconds."""
-_COUNTS_BYTES = 1024 * 1024
-_COUNTS_ENTRY_BYTES = 1_024
 
 _DEAD_LETTERED, _REDRIVEN, _BROKER_ERRORS = map(COUNTS.index, ("dead_lettered", "redriven", "broker_errors"))
 
@@ -80,12 +72,14 @@ class Attention:
     ``sums``, here and below: the figures of the last hour by queue, busiest first.
     """
 
-    def __init__(self, overview: Overview, router: Router, outages: Outages, maintenance: Maintenance) -> None:
+    def __init__(
+        self, overview: Overview, router: Router, outages: Outages, maintenance: Maintenance, counts: RecentCounts
+    ) -> None:
         self._overview = overview
         self._router = router
         self._outages = outages
         self._maintenance = maintenance
-        self._counts: Cache[str, tuple[float, QueueStats]] = Cache(_COUNTS_BYTES, _COUNTS_ENTRY_BYTES)
+        self._counts = counts
 
     async def counted(
         self, caller: Caller, sums: Mapping[str, QueueSum], first: Iterable[str]
@@ -102,11 +96,7 @@ class Attention:
             if queue not in routes:
                 with contextlib.suppress(BabelgateError):
                     routes[queue] = self._router.route(queue)
-        found: dict[str, QueueStats] = {}
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_COUNT_SECONDS):
-                for some in batches(list(routes.values()), _COUNTED_AT_ONCE):
-                    await asyncio.gather(*(self._count(route, found) for route in some))
+        found = await self._counts.read(routes.values(), _FRESH_SECONDS)
         return {queue: WatchedQueue(route, found.get(queue, QueueStats())) for queue, route in routes.items()}
 
     def circuits(self, caller: Caller) -> list[tuple[str, Literal["closed", "open"]]]:
@@ -132,15 +122,6 @@ class Attention:
         yield from sorted(growing, key=growing.__getitem__, reverse=True)
         yield from (queue for queue in self._router.configured()[:_MOST_CONFIGURED] if caller.rights(queue))
         yield from sums
-
-    async def _count(self, route: Route, found: dict[str, QueueStats]) -> None:
-        now, known = time.monotonic(), self._counts.get(route.queue)
-        if known is not None and now - known[0] < _FRESH_SECONDS:
-            found[route.queue] = known[1]
-        elif not self._outages.circuits[route.broker].is_open:
-            with contextlib.suppress(BabelgateError):
-                stats = found[route.queue] = await route.binding.stats(route.native)
-                self._counts.keep(route.queue, (now, stats))
 
     def _failing(self, managed: Iterable[str]) -> Iterator[Concern]:
         for name in managed:

@@ -40,9 +40,11 @@ from babelgate.gateway.model import Message, Projection, Receipt, Settlement, Se
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.overview import Overview, count_purge, peek
 from babelgate.gateway.publish import Begun, Publisher
+from babelgate.gateway.queue_list import QueueList
 from babelgate.gateway.queue_runtime import QueueRuntime, Shared
 from babelgate.gateway.rates import Rates
 from babelgate.gateway.receive import Receiver, Waiter
+from babelgate.gateway.recent_counts import RecentCounts
 from babelgate.gateway.routing import ROUTE_BYTES, Route, Router
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.gateway.settle import Settler
@@ -128,7 +130,9 @@ class Gateway:
         self.history = history or History()
         self.maintenance = Maintenance(self.overview.retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
         counters = counters or RateCounters(clock)
-        self.rates = Rates(counters, clock, router, self.overview, self.outages, self.maintenance)
+        counts = RecentCounts(self.outages)
+        self.rates = Rates(counters, clock, router, self.overview, self.outages, self.maintenance, counts)
+        self.queue_list = QueueList(router, bindings, self.queue_runtimes.queues, self.rates, counts)
         self.letters = DeadLetterOperations(
             lambda queue: self.queue_runtimes.of(router.route(queue)),
             self.limits,
@@ -164,7 +168,9 @@ class Gateway:
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
-        await asyncio.gather(self.maintenance.stop(), self.outages.close(), self.letters.jobs.close())
+        await asyncio.gather(
+            self.maintenance.stop(), self.outages.close(), self.letters.jobs.close(), self.queue_list.close()
+        )
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)

@@ -251,7 +251,8 @@ class QueueInfo:
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A broker as operators see it. ``url`` without its secrets; ``capabilities`` of an ordinary queue. ``circuit``:
-    while it is open, this process refuses calls to the broker."""
+    while it is open, this process refuses calls to the broker. ``version``: what the server says of itself, such as
+    ``Redis 7.0.15``; None: nothing, or nothing yet."""
 
     broker: str
     kind: str
@@ -262,3 +263,4 @@ class BrokerInfo:
     detail: str | None
     warnings: Sequence[str]
     capabilities: BrokerCapabilities
+    version: str | None = None

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from babelgate.brokers.batching import batches
-from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
+from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats, ReportsVersion
 from babelgate.brokers.registry import driver
 from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
 from babelgate.gateway.authorization import Caller, Right
@@ -261,4 +261,5 @@ async def broker_info(
         detail=detail,
         warnings=warnings if refused is None else [refused, *warnings],
         capabilities=binding.capabilities(binding.native_queue("any", {})),
+        version=binding.server_version if isinstance(binding, ReportsVersion) else None,
     )

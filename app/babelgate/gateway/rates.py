@@ -16,6 +16,7 @@ from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.overview import Overview
+from babelgate.gateway.recent_counts import RecentCounts
 from babelgate.gateway.routing import Router
 from babelgate.observe.rates import (
     COUNTS,
@@ -43,10 +44,12 @@ _PUBLISHED, _DELIVERED, _DEAD_LETTERED, _BROKER_ERRORS = map(
 
 
 class RatesQuery(Struct, frozen=True):
-    """Which figures a process is asked for: those of ``queue``, or of all queues that match one of ``patterns``."""
+    """Which figures a process is asked for: those of ``queue``, the flows of ``flows``, or those of all queues that
+    match one of ``patterns``."""
 
     queue: str | None = None
     patterns: tuple[str, ...] = ()
+    flows: tuple[str, ...] = ()
 
 
 class Siblings(Protocol):
@@ -151,8 +154,18 @@ class RatesOverview(Struct, frozen=True, kw_only=True):
     attention: Sequence[Concern]
 
 
+class Flow(Struct, frozen=True, kw_only=True):
+    """The messages of a queue in each minute of the last hour, the running one last. ``…_per_second``: the mean of the
+    last 60 s."""
+
+    published: Sequence[int]
+    acked: Sequence[int]
+    published_per_second: float
+    acked_per_second: float
+
+
 class Rates:
-    """The operations. Both check the caller's rights, and take about 1 s at most, or 3 s while a broker is slow."""
+    """The operations. All check the caller's rights, and take about 1 s at most, or 3 s while a broker is slow."""
 
     def __init__(
         self,
@@ -162,11 +175,12 @@ class Rates:
         overview: Overview,
         outages: Outages,
         maintenance: Maintenance,
+        counts: RecentCounts,
     ) -> None:
         self._counters = counters
         self._clock = clock
         self._router = router
-        self._attention = Attention(overview, router, outages, maintenance)
+        self._attention = Attention(overview, router, outages, maintenance, counts)
         self.siblings: Siblings = Alone()
         """The other processes whose figures are added."""
 
@@ -203,10 +217,42 @@ class Rates:
             attention=self._attention.concerns(caller, sums, counted.values()),
         )
 
+    async def flows(self, caller: Caller, queues: Sequence[str]) -> dict[str, Flow]:
+        """The flows of ``queues``, of the first MAX_SHOWN. Raises InvalidParameter, Forbidden."""
+        names = queues[:MAX_SHOWN]
+        for queue in names:
+            caller.require_any(queue)
+        reports, _ = await self._reports(RatesQuery(flows=tuple(names))) if names else ((), None)
+        running, ran = divmod(self._clock(), MINUTE_MS)
+        share = 1 - ran / MINUTE_MS
+
+        def made(queue: str) -> Flow:
+            found = [report.flows[queue] for report in reports if queue in report.flows]
+            nothing = 0, 0
+            published, acked = (
+                [
+                    sum(each.get(minute, nothing)[index] for each in found)
+                    for minute in range(running - MINUTES + 1, running + 1)
+                ]
+                for index in (0, 1)
+            )
+            return Flow(
+                published=published,
+                acked=acked,
+                published_per_second=(published[-1] + share * published[-2]) / 60,
+                acked_per_second=(acked[-1] + share * acked[-2]) / 60,
+            )
+
+        return dict(zip(names, await turns.mapped(made, names), strict=True))
+
     async def report(self, query: RatesQuery) -> RatesReport:
         """The figures of this process alone."""
         if query.queue is not None:
             return self._counters.of_queue(query.queue)
+        if query.flows:
+            report = self._counters.nothing()
+            report.flows = {queue: flow for queue in query.flows if (flow := self._counters.flow(queue))}
+            return report
         known = self._counters.queues()
         if "*" not in query.patterns:
             asking = Caller("", {pattern: frozenset(Right) for pattern in query.patterns})

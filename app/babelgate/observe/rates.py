@@ -57,6 +57,7 @@ _COUNTED_AS: Mapping[EventKind, str] = {
     "lease_expired": "lease_expired",
 }
 _EVENTS = {kind: COUNTS.index(count) for kind, count in _COUNTED_AS.items()}
+_PUBLISHED, _ACKED = COUNTS.index("published"), COUNTS.index("acked")
 _BROKER_ERRORS = COUNTS.index("broker_errors")
 _CANCELLED = "CancelledError"
 """The error of a call whose caller has gone. The broker did not fail."""
@@ -80,13 +81,15 @@ class RatesReport(Struct):
 
     ``began``: when the process began to count. ``complete_since``: from when on nothing is missing, because no queue
     was dropped since. Both in Unix ms. ``minutes``: the sum of all queues by minute since the epoch, without minutes in
-    which nothing happened. ``queues``: the busiest of them.
+    which nothing happened. ``queues``: the busiest of them. ``flows``: of each queue that was asked for,
+    the messages that were published and acked by minute.
     """
 
     began: int
     complete_since: int
     minutes: dict[int, list[int]]
     queues: list[QueueSum] = []
+    flows: dict[str, dict[int, tuple[int, int]]] = {}
 
 
 class _QueueMinutes:
@@ -176,6 +179,13 @@ class RateCounters:
             return RatesReport(self._began, self._complete_since, {})
         minutes = {held: numbers.tolist() for held, numbers in series.read(minute)}
         return RatesReport(self._began, series.complete_since, minutes)
+
+    def flow(self, queue: str) -> dict[int, tuple[int, int]]:
+        """The messages of ``queue`` that were published and acked by minute since the epoch; no I/O, some 20 µs."""
+        series, minute = self._queues.get(queue), self._clock() // MINUTE_MS
+        if series is None:
+            return {}
+        return {held: (numbers[_PUBLISHED], numbers[_ACKED]) for held, numbers in series.read(minute)}
 
     def queues(self) -> list[str]:
         """The queues with figures, which may be older than the hour."""

@@ -198,6 +198,27 @@ async def test_the_figures_of_several_processes_are_added(host: Host) -> None:
     assert siblings.queries == [*queries]
 
 
+async def test_a_flow_has_the_minutes_of_the_hour_of_all_processes(host: Host) -> None:
+    other = Host()
+    for each in (host, other):
+        each.count("one.q", count=6)
+        each.now += MINUTE_MS
+        each.count("one.q", count=2)
+        each.count("one.q", "acked", 3)
+        each.now += 15_000
+    host.gateway.rates.siblings = Others([await other.gateway.rates.report(RatesQuery(flows=("one.q", "one.none")))], 0)
+    found = await host.gateway.rates.flows(ANYONE, ["one.q", "one.none"])
+    assert [*found] == ["one.q", "one.none"]
+    assert found["one.q"].published == [0] * 58 + [12, 4] and found["one.q"].acked == [0] * 59 + [6]
+    assert found["one.q"].published_per_second == (4 + 0.75 * 12) / 60
+    assert found["one.none"].published == [0] * 60
+    host.now += 60 * MINUTE_MS
+    assert sum((await host.gateway.rates.flows(ANYONE, ["one.q"]))["one.q"].published) == 0
+    with pytest.raises(Forbidden):
+        await host.gateway.rates.flows(caller("two.*"), ["one.q"])
+    assert await host.gateway.rates.flows(ANYONE, []) == {}
+
+
 async def test_a_report_is_bounded_and_keeps_what_fails(host: Host) -> None:
     for number in range(3_000):
         host.count(f"one.{number}", count=2)

@@ -11,7 +11,6 @@
 
   const show = () => {
     live.setAttribute("aria-pressed", String(on));
-    live.textContent = on ? "Live" : "Paused";
   };
 
   if (live && document.querySelector("[data-live]")) {
@@ -42,15 +41,29 @@
     if (!on || document.hidden || selects || holds) event.preventDefault();
   });
 
-  let focused = null;
+  // The link with the focus, what was unfolded, and how far tables were scrolled, stay as they were.
+  let kept = null;
+  const scrolls = (part) => [...part.querySelectorAll(".scroll")];
   document.addEventListener("htmx:beforeSwap", (event) => {
     const active = document.activeElement;
-    focused = isPoll(event) && event.target.contains(active) ? active.getAttribute("href") : null;
+    const part = event.target;
+    kept = {
+      href: part.contains(active) ? active.getAttribute("href") : null,
+      label: part.contains(active) ? active.getAttribute("aria-label") : null,
+      open: [...part.querySelectorAll("details[id][open]")].map((each) => each.id),
+      scrolled: scrolls(part).map((each) => [each.scrollLeft, each.scrollTop]),
+    };
   });
   document.addEventListener("htmx:afterSwap", (event) => {
-    if (focused === null) return;
-    const same = [...event.target.querySelectorAll("a[href]")].find((each) => each.getAttribute("href") === focused);
+    if (kept === null) return;
+    const part = event.target;
+    kept.open.forEach((id) => part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", ""));
+    if (isPoll(event)) scrolls(part).forEach((each, index) => each.scrollTo(...(kept.scrolled[index] ?? [0, 0])));
+    const same = [...part.querySelectorAll("a[href], [tabindex], summary")].find((each) =>
+      kept.href !== null ? each.getAttribute("href") === kept.href
+        : kept.label !== null && each.getAttribute("aria-label") === kept.label);
     if (same) same.focus({preventScroll: true});
+    kept = null;
   });
 
   document.addEventListener("htmx:afterRequest", (event) => {

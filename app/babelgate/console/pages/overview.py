@@ -1,18 +1,72 @@
-"""The first page: the brokers, and what needs attention."""
+"""The first page: the last hour, what needs attention, brokers and processes."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+from babelgate import __version__
 from babelgate.console.answers import PageAnswer
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
 from babelgate.gateway.authorization import Right
+from babelgate.gateway.rates import RatesOverview
+
+_BUSIEST = 10
+_FEW = 3
+"""Up to so many minutes the running one is drawn, too."""
+_CHARTS = {
+    "throughput": ("published", "delivered", "acked"),
+    "failures": ("nacked", "rejected", "dead_lettered", "lease_expired", "broker_errors"),
+    "latencies": ("publish_p50_seconds", "publish_p99_seconds", "delivery_p50_seconds", "delivery_p99_seconds"),
+}
+"""The charts, and the figures that each draws."""
+WORDS = {
+    "published": "published",
+    "delivered": "delivered",
+    "acked": "acked",
+    "nacked": "nacked",
+    "rejected": "rejected",
+    "dead_lettered": "dead-lettered",
+    "lease_expired": "leases expired",
+    "broker_errors": "broker errors",
+    "publish_p50_seconds": "publish, median",
+    "publish_p99_seconds": "publish, 99 %",
+    "delivery_p50_seconds": "to delivery, median",
+    "delivery_p99_seconds": "to delivery, 99 %",
+}
+"""The figures in words."""
 
 
 async def show(visit: Visit) -> PageAnswer:
     """The page, or its live part."""
     manages = bool(visit.caller.patterns(Right.MANAGE))
     brokers = await visit.gateway.overview.brokers(visit.caller) if manages else None
-    return visit.page("overview.html", "overview_live.html", brokers=brokers)
+    rates = await visit.gateway.rates.overview(visit.caller, _BUSIEST)
+    return visit.page(
+        "overview.html",
+        "overview_live.html",
+        brokers=brokers,
+        rates=rates,
+        figures=msgspec.json.encode(_figures(rates)).decode(),
+        charts=_CHARTS,
+        words=WORDS,
+        version=__version__,
+    )
+
+
+def _figures(rates: RatesOverview) -> dict[str, Any]:
+    """What the script draws: the times in Unix seconds, and of each chart its figures with their names. The running
+    minute would look like a fall."""
+    minutes = rates.minutes[:-1] if len(rates.minutes) > _FEW else rates.minutes
+    return {
+        "at": [minute.at // 1_000 for minute in minutes],
+        **{
+            chart: [{"label": WORDS[name], "values": [getattr(minute, name) for minute in minutes]} for name in names]
+            for chart, names in _CHARTS.items()
+        },
+    }
 
 
 ROUTES = (PageRoute(method="GET", path="", handler=show, menu="Overview"),)

@@ -1,0 +1,218 @@
+"""The list of queues for people: selected, sorted, grouped and paged, however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from babelgate.brokers.binding import Binding, QueueStats
+from babelgate.gateway.authorization import Caller
+from babelgate.gateway.names import Pattern
+from babelgate.gateway.overview import known_queues
+from babelgate.gateway.rates import MAX_SHOWN, Flow, Rates
+from babelgate.gateway.recent_counts import RecentCounts
+from babelgate.gateway.routing import Router
+from babelgate.runtime import turns
+from babelgate.runtime.background import error_seen
+
+PAGE_ROWS = MAX_SHOWN
+"""Queues of one page."""
+MAX_COUNTED = 1_000
+"""The most queues whose counts are read to sort or to add them: SQLite takes 0.4 s of CPU time for that."""
+_FRESH_SECONDS = 1.5
+"""How old the counts of the shown queues may be: a page asks again after two seconds."""
+_SORTED_FRESH_SECONDS = 10.0
+"""How old the counts may be by which queues are sorted or grouped."""
+_NAMES_SECONDS = 5.0
+"""How old the names of the queues may be: those of 10,000 queues take 0.1 s of CPU time."""
+_FIRST_SECONDS = 2.0
+_LATER_SECONDS = 0.2
+"""How long a list waits for names, the first one and those that have earlier ones: a broker may be slow."""
+
+Order = Literal["queue", "depth", "in_flight", "delayed", "dead", "oldest_age_seconds"]
+Grouping = Literal["broker", "route"]
+
+DEFAULT_ROUTE = "*"
+"""What the route of queues that no rule names is called: it matches all names."""
+
+
+class QueueSelection(Struct, frozen=True, kw_only=True):
+    """Which queues: those with ``text`` in their names, or that match it if it has a ``*``; those of ``broker``; those
+    that the rule ``route`` routes, by its name or pattern. Empty: all."""
+
+    text: str = ""
+    broker: str = ""
+    route: str = ""
+
+
+class ListedQueue(Struct, frozen=True, kw_only=True):
+    """A queue. Counts that are not known are None."""
+
+    queue: str
+    broker: str
+    stats: QueueStats
+    flow: Flow
+
+
+class QueuePage(Struct, frozen=True, kw_only=True):
+    """A page of the selected queues, of which there are ``total``. ``is_ordered`` False: they are sorted by name,
+    because there are too many to read all of their counts."""
+
+    queues: Sequence[ListedQueue]
+    total: int
+    is_ordered: bool
+
+
+class QueueGroup(Struct, frozen=True, kw_only=True):
+    """Queues of one broker or one route. ``stats``: their sums, and the greatest age; None where no queue has it, or
+    where there are too many queues."""
+
+    name: str
+    queues: int
+    stats: QueueStats
+
+
+class QueueList:
+    """The operations. Both show the queues on which the caller has any right, and take about 2 s at most."""
+
+    def __init__(
+        self,
+        router: Router,
+        bindings: Mapping[str, Binding],
+        used: Callable[[], Sequence[str]],
+        rates: Rates,
+        counts: RecentCounts,
+    ) -> None:
+        """``used``: the queues that this process has used."""
+        self._router = router
+        self._bindings = bindings
+        self._used = used
+        self._rates = rates
+        self._counts = counts
+        self._names: Sequence[str] = ()
+        self._found: frozenset[str] = frozenset()
+        self._named_at: float | None = None
+        self._naming: asyncio.Task[None] | None = None
+
+    async def page(
+        self,
+        caller: Caller,
+        selection: QueueSelection,
+        order: Order = "queue",
+        *,
+        descending: bool = False,
+        number: int = 1,
+    ) -> QueuePage:
+        """The page ``number``, from 1 on, of PAGE_ROWS queues. An empty one is after the last."""
+        names = await self._selected(caller, selection)
+        is_ordered = order == "queue" or len(names) <= MAX_COUNTED
+        if order != "queue" and is_ordered:
+            counts = await self._counts.read(map(self._router.route, names), _SORTED_FRESH_SECONDS)
+            names = _sorted(names, counts, order, descending)
+        elif order == "queue" and descending:
+            names.reverse()
+        shown = names[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
+        routes = [self._router.route(name) for name in shown]
+        stats, flows = await asyncio.gather(self._counts.read(routes, _FRESH_SECONDS), self._rates.flows(caller, shown))
+        rows = [
+            ListedQueue(
+                queue=route.queue,
+                broker=route.broker,
+                stats=stats.get(route.queue, QueueStats()),
+                flow=flows[route.queue],
+            )
+            for route in routes
+        ]
+        return QueuePage(queues=rows, total=len(names), is_ordered=is_ordered)
+
+    async def groups(self, caller: Caller, selection: QueueSelection, by: Grouping) -> list[QueueGroup]:
+        """The groups of the selected queues, by name."""
+        names = await self._selected(caller, selection)
+        keys = await turns.mapped(self._broker_of if by == "broker" else self._rule_of, names)
+        groups: dict[str, list[str]] = {}
+        for name, key in zip(names, keys, strict=True):
+            groups.setdefault(key, []).append(name)
+        counts: Mapping[str, QueueStats] = {}
+        if len(names) <= MAX_COUNTED:
+            counts = await self._counts.read(map(self._router.route, names), _SORTED_FRESH_SECONDS)
+        return [
+            QueueGroup(name=key, queues=len(group), stats=_added([counts[name] for name in group if name in counts]))
+            for key, group in sorted(groups.items())
+        ]
+
+    async def close(self) -> None:
+        """Stop reading names; idempotent."""
+        if self._naming is not None:
+            self._naming.cancel()
+            await asyncio.wait({self._naming})
+
+    async def _selected(self, caller: Caller, selection: QueueSelection) -> list[str]:
+        text = selection.text.lower()
+        pattern = Pattern(text) if "*" in text else None
+
+        def matches(name: str) -> bool:
+            lower = name.lower()
+            return (
+                (text in lower if pattern is None else pattern.matches(lower))
+                and (not selection.route or self._rule_of(name) == selection.route)
+                and (not selection.broker or self._broker_of(name) == selection.broker)
+                and bool(caller.rights(name))
+            )
+
+        names = await self._known()
+        return [name for name, chosen in zip(names, await turns.mapped(matches, names), strict=True) if chosen]
+
+    async def _known(self) -> Sequence[str]:
+        """The names of all known queues, sorted."""
+        loop = asyncio.get_running_loop()
+        if self._named_at is None or loop.time() - self._named_at > _NAMES_SECONDS:
+            if self._naming is None or self._naming.done():
+                self._naming = loop.create_task(self._read_names())
+                self._naming.add_done_callback(error_seen)
+            await asyncio.wait({self._naming}, timeout=_FIRST_SECONDS if self._named_at is None else _LATER_SECONDS)
+        more = {*self._used(), *(self._router.configured() if self._named_at is None else ())} - self._found
+        return sorted([*self._names, *more]) if more else self._names
+
+    async def _read_names(self) -> None:
+        found = await known_queues(self._router, self._bindings, self._used())
+        self._names, self._found = sorted(found), frozenset(found)
+        self._named_at = asyncio.get_running_loop().time()
+
+    def _rule_of(self, name: str) -> str:
+        rule = self._router.rule(name)
+        return DEFAULT_ROUTE if rule is None else rule.match
+
+    def _broker_of(self, name: str) -> str:
+        rule = self._router.rule(name)
+        return "" if rule is None else rule.binding.name
+
+
+def _sorted(names: Sequence[str], counts: Mapping[str, QueueStats], order: Order, descending: bool) -> list[str]:
+    """``names`` by a count, those without it last."""
+    values: dict[str, float] = {}
+    for name in names:
+        value = getattr(counts.get(name), order, None)
+        if value is not None:
+            values[name] = value
+    return [
+        *sorted(values, key=values.__getitem__, reverse=descending),
+        *(each for each in names if each not in values),
+    ]
+
+
+def _added(several: Sequence[QueueStats]) -> QueueStats:
+    def total(name: str) -> int | None:
+        values = [value for each in several if (value := getattr(each, name)) is not None]
+        return sum(values) if values else None
+
+    ages = [each.oldest_age_seconds for each in several if each.oldest_age_seconds is not None]
+    return QueueStats(
+        depth=total("depth"),
+        in_flight=total("in_flight"),
+        delayed=total("delayed"),
+        dead=total("dead"),
+        oldest_age_seconds=max(ages, default=None),
+    )

@@ -1,0 +1,269 @@
+"""The overview and the list of queues in a real browser: what they show, live, of whom, and of hostile brokers."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+
+from tests.harness import console
+from tests.harness.console import RIGHTS, WIDTHS
+
+pytestmark = pytest.mark.browser
+
+MANY = 250
+"""Queues of the list: three pages."""
+MARKUP = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>&amp;"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """Queues of two brokers; ``team`` has rights on some of them."""
+    directory = tmp_path_factory.mktemp("shop")
+    auth = console.tokens(all={"*": list(RIGHTS)}, team={"orders.*": ["listen"]}, lead={"orders.*": ["manage"]})
+    config: dict[str, Any] = {
+        "auth": auth,
+        "brokers": {
+            name: {"url": f"sqlite:///{directory}/{name}.db", "timeout_seconds": 30} for name in ("east", "west")
+        },
+        "queues": {"orders.*": {"broker": "west"}},
+        "default": {"broker": "east"},
+    }
+    with console.console(directory, **config) as server, server.client("all") as client:
+        for number in range(MANY):
+            post(client, f"job-{number:03}")
+        for each in ("created", "paid", "paid", "paid"):
+            post(client, f"orders.{each}")
+        token = client.post("queues/orders.paid/messages:receive").json()["messages"][0]["ack_token"]
+        client.post("queues/orders.paid/messages:reject", json={"ack_tokens": [token]}).raise_for_status()
+        token = client.post("queues/orders.paid/messages:receive").json()["messages"][0]["ack_token"]
+        client.post("queues/orders.paid/messages:ack", json={"ack_tokens": [token]}).raise_for_status()
+        yield server
+
+
+def post(client, queue):
+    client.post(f"queues/{queue}/messages", json={"job": "urn:shop:count", "data": {"n": 1}}).raise_for_status()
+
+
+def rows(tab, label="Queues"):
+    """The texts of the cells of each row."""
+    tab.page.get_by_role("region", name=label).wait_for()
+    found = tab.page.get_by_role("region", name=label).locator("tbody tr")
+    return [
+        [cell.strip() for cell in row]
+        for row in found.evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.textContent.trim().replace(/\\s+/g, ' ')))"
+        )
+    ]
+
+
+def names(tab):
+    return [row[0] for row in rows(tab)]
+
+
+def test_the_list_shows_the_counts(shop, open_tab):
+    tab = open_tab(shop).go("queues?q=orders").sign_in("all")
+    created, paid = rows(tab)
+    assert created[:6] == ["orders.created", "1", "0", "0", "0", created[5]]
+    assert paid[:5] == ["orders.paid", "1", "0", "0", "1"]
+    assert (paid[6], paid[7], paid[8]) == ("3", "1", "west")
+    assert re.fullmatch(r"[\d.]+ s|\d+ min( \d+ s)?", paid[5])
+    assert tab.page.locator("svg.spark").count() == 4
+    tab.check()
+
+
+def test_many_queues_are_paged_sorted_and_found(shop, open_tab):
+    tab = open_tab(shop).go("queues").sign_in("all")
+    assert names(tab) == [f"job-{number:03}" for number in range(100)]
+    assert tab.page.get_by_text(f"1 to 100 of {MANY + 2}").is_visible()
+    tab.page.get_by_role("link", name="Next").click()
+    tab.page.wait_for_url(re.compile("page=2"))
+    assert names(tab)[0] == "job-100"
+    tab.page.get_by_role("link", name="Queue", exact=True).click()
+    tab.page.wait_for_url(re.compile("sort=-queue"))
+    assert names(tab)[:2] == ["orders.paid", "orders.created"]
+    tab.page.get_by_role("link", name="Dead").click()
+    tab.page.wait_for_url(re.compile("sort=-dead"))
+    assert names(tab)[0] == "orders.paid"
+    assert tab.page.locator("th[aria-sort=descending]").inner_text() == "Dead"
+    tab.page.get_by_label("Name").fill("JOB-24")
+    tab.page.get_by_text("1 to 10 of 10").wait_for()
+    assert names(tab)[0] == "job-240"
+    assert "q=JOB-24" in tab.page.url
+    tab.page.get_by_label("Name").fill("nothing-has-this-name")
+    tab.page.get_by_text("No queue matches.").wait_for()
+    tab.page.go_back()
+    tab.page.get_by_text("1 to 10 of 10").wait_for()
+    tab.check()
+
+
+def test_queues_are_grouped_by_route_and_by_broker(shop, open_tab):
+    tab = open_tab(shop).go("queues").sign_in("all")
+    tab.page.get_by_label("Group by").select_option("route")
+    assert [row[:2] for row in rows(tab, "Groups of queues")] == [["*", f"{MANY}"], ["orders.*", "2"]]
+    tab.page.get_by_label("Group by").select_option("broker")
+    tab.page.get_by_role("link", name="west").wait_for()
+    assert rows(tab, "Groups of queues")[1][:6] == ["west", "2", "2", "0", "0", "1"]
+    assert tab.axe() == []
+    tab.page.get_by_role("link", name="west").click()
+    assert names(tab) == ["orders.created", "orders.paid"]
+    tab.page.get_by_role("link", name="Show all").click()
+    tab.page.get_by_text(f"of {MANY + 2}").wait_for()
+    tab.check()
+
+
+def test_the_list_is_live_until_it_is_paused(shop, open_tab):
+    tab = open_tab(shop).go("queues?q=orders.created").sign_in("all")
+    (before,) = rows(tab)
+    with shop.client("all") as client:
+        post(client, "orders.created")
+        more = str(int(before[1]) + 1)
+        tab.page.locator("tbody td").first.get_by_text(more, exact=True).wait_for()
+        button = tab.page.get_by_role("button", name="Live")
+        assert button.get_attribute("aria-pressed") == "true"
+        button.click()
+        assert button.get_attribute("aria-pressed") == "false"
+        tab.page.wait_for_load_state("networkidle")
+        asked = len(tab.answers)
+        post(client, "orders.created")
+        # Longer than the pause between two updates: there is nothing to wait for.
+        tab.page.wait_for_timeout(3_000)
+        assert len(tab.answers) == asked
+        button.click()
+        tab.page.locator("tbody td").first.get_by_text(str(int(more) + 1), exact=True).wait_for()
+    tab.check()
+
+
+def test_a_user_sees_what_the_token_has_rights_for(shop, open_tab):
+    tab = open_tab(shop).go("queues").sign_in("team")
+    assert names(tab) == ["orders.created", "orders.paid"]
+    assert tab.page.get_by_label("Broker").count() == 0
+    tab.go()
+    assert "job-" not in tab.page.content() and "east" not in tab.page.content()
+    assert tab.page.get_by_text("sees no broker").is_visible()
+    tab.go("sign-in")
+    tab.page.get_by_role("button", name="Sign out").click()
+    tab.sign_in("lead")
+    assert [row[0] for row in rows(tab, "Brokers")] == ["west"]
+    tab.check()
+
+
+def test_the_overview_shows_the_hour_and_what_needs_attention(shop, open_tab):
+    tab = open_tab(shop).go().sign_in("all")
+    tab.page.locator(".chart canvas").nth(2).wait_for()
+    assert tab.page.get_by_text("New dead letters of the queue 'orders.paid'").is_visible()
+    brokers = rows(tab, "Brokers")
+    assert [(row[0], row[1]) for row in brokers] == [("east", "up"), ("west", "up")]
+    assert all(row[2].startswith("SQLite 3.") for row in brokers)
+    tab.page.get_by_text("The figures as a table").click()
+    hour = rows(tab, "Figures by minute")[0]
+    assert hour[0] == "the hour" and int(hour[1]) >= MANY + 4 and hour[6] == "1"
+    update(tab)
+    assert tab.page.locator("details#numbers[open]").count() == 1
+    assert tab.page.locator(".chart canvas").count() == 3
+    tab.check()
+
+
+def update(tab):
+    """Wait for the next update of the page."""
+    with tab.page.expect_response(lambda response: response.request.headers.get("hx-request") == "true"):
+        pass
+    tab.page.wait_for_load_state("networkidle")
+
+
+def test_the_focus_stays_where_it_is(shop, open_tab):
+    tab = open_tab(shop).go("queues?q=orders").sign_in("all")
+    tab.page.get_by_role("link", name="orders.paid").focus()
+    update(tab)
+    assert tab.page.evaluate("document.activeElement.textContent") == "orders.paid"
+    tab.check()
+
+
+def test_a_keyboard_is_enough(shop, open_tab):
+    tab = open_tab(shop).go("queues").sign_in("all")
+    seen = []
+    for _ in range(12):
+        tab.page.keyboard.press("Tab")
+        seen.append(tab.page.evaluate("(document.activeElement.textContent || document.activeElement.id).trim()"))
+        assert tab.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none" or seen[-1] == ""
+    assert seen[0] == "Skip to the content"
+    assert {"babelgate", "Overview", "Queues", "Sign out", "q"} <= {*seen}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_the_lists_are_accessible(shop, open_tab, dark, width):
+    tab = open_tab(shop, dark=dark, width=width).go().sign_in("all")
+    for path in ("", "queues", "queues?group=route", "queues?q=nothing", "queues?sort=-dead&broker=west"):
+        tab.go(path)
+        assert (path, tab.axe(), tab.overflow()) == (path, [], 0)
+    tab.check()
+
+
+def test_hostile_parameters_are_texts(shop, open_tab):
+    tab = open_tab(shop).go("queues").sign_in("all")
+    for name in ("q", "broker", "route"):
+        tab.page.goto(f"{shop.url}/console/queues?{name}={MARKUP.replace('&', '%26')}")
+        assert tab.page.get_by_text("No queue matches.").is_visible()
+    for name in ("sort", "group", "page"):
+        tab.page.goto(f"{shop.url}/console/queues?{name}={MARKUP.replace('&', '%26')}")
+        assert tab.page.get_by_role("heading", level=1).inner_text() == "Invalid parameter"
+    assert tab.dialogs == []
+    tab.check()
+
+
+def test_what_a_broker_says_is_text(shop, open_tab):
+    """Warnings of a broker, and the error of one that is lost, are texts of others."""
+    gateway = shop.application.gateway
+
+    class Hostile:
+        """A broker that says markup in each of its texts."""
+
+        def __init__(self, binding):
+            self._binding = binding
+
+        async def warnings(self):
+            return [f"warning {MARKUP}"]
+
+        @property
+        def server_version(self):
+            return f"version {MARKUP}"
+
+        def __getattr__(self, name):
+            return getattr(self._binding, name)
+
+    known = dict(gateway.bindings)
+    gateway.bindings["west"] = Hostile(known["west"])
+    gateway.maintenance.warnings["west"] = [f"known {MARKUP}"]
+    try:
+        tab = open_tab(shop).go().sign_in("all")
+        text = tab.page.locator("main").inner_text()
+        for start in ("warning", "version", "known"):
+            assert f"{start} {MARKUP}" in text
+        tab.page.wait_for_timeout(100)
+        assert tab.page.locator("img").count() == 0
+        assert tab.axe() == []
+        tab.check()
+    finally:
+        gateway.bindings["west"] = known["west"]
+        gateway.maintenance.warnings["west"] = []
+
+
+def test_ten_thousand_queues_do_not_freeze(tmp_path, open_tab):
+    """The first rows are there at once, whatever the machine: the page has a hundred, and asks for the counts of no
+    more."""
+    queues = {f"team-{number % 40}.job-{number}": {"broker": "local"} for number in range(10_000)}
+    with console.console(tmp_path, queues=queues) as server:
+        tab = open_tab(server)
+        began = time.monotonic()
+        tab.go("queues")
+        assert len(rows(tab)) == 100
+        assert time.monotonic() - began < 30
+        assert tab.page.get_by_text("1 to 100 of 10,000").is_visible()
+        tab.go("queues?sort=-depth")
+        assert "At most 1,000 are sorted by their numbers" in tab.page.content()
+        tab.go("queues?q=team-7.*&sort=-depth")
+        assert tab.page.get_by_text("1 to 100 of 250").is_visible()
+        tab.check()

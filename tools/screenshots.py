@@ -1,0 +1,100 @@
+"""Makes the pictures of the console in ``docs/images``: ``python -m tools.screenshots`` writes them.
+
+They show a real gateway over SQLite with an hour of traffic, in Debian's Chromium.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+
+import httpx
+
+from babelgate.clock import now_ms
+from tests.harness.console import ConsoleServer, OpenTab, browser, console, tabs
+
+IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
+PAGES = {"overview": "", "queues": "queues"}
+"""The pages, by the names of their pictures."""
+LOOKS = {"": (False, 1280), "-dark-narrow": (True, 360)}
+"""What the names of pictures end with: whether it is dark, and how many pixels it is wide."""
+MAX_BYTES = 150_000
+"""A reader of the documentation loads several."""
+
+_MINUTES = 55
+_QUEUES = {
+    "orders.created": 9,
+    "orders.paid": 6,
+    "emails": 14,
+    "invoices": 3,
+    "thumbnails": 20,
+    "search.index": 11,
+    "webhooks": 5,
+}
+"""The queues, and how many messages of each there are in a busy minute."""
+
+
+class _Past:
+    """A clock that the traffic sets."""
+
+    at: int | None = now_ms() - _MINUTES * 60_000
+    """In Unix ms; None: as it is."""
+
+    def __call__(self) -> int:
+        return now_ms() if self.at is None else self.at
+
+
+def _traffic(client: httpx.Client, clock: _Past) -> None:
+    """An hour of messages: most are acked, some wait, and a few fail."""
+    for minute in range(_MINUTES):
+        busy = 0.6 + 0.4 * math.sin(minute / 7)
+        for index, (queue, most) in enumerate(_QUEUES.items()):
+            count = max(1, round(most * (busy if index % 2 else 1.2 - busy)))
+            job = f"urn:shop:{queue.replace('.', ':')}"
+            batch = [{"job": job, "data": {"number": minute * 100 + each}} for each in range(count)]
+            client.post(f"queues/{queue}/messages:batch", json=batch).raise_for_status()
+            if queue == "invoices" and minute > 30:
+                continue
+            found = client.post(f"queues/{queue}/messages:receive", json={"max_messages": 100, "lease_seconds": 600})
+            tokens = [message["ack_token"] for message in found.json()["messages"]]
+            rejected = tokens[:1] if queue in ("webhooks", "thumbnails") and minute % 9 == 4 else []
+            kept = tokens[-2:] if minute == _MINUTES - 1 else []
+            acked = [token for token in tokens if token not in (*rejected, *kept)]
+            if acked:
+                client.post(f"queues/{queue}/messages:ack", json={"ack_tokens": acked}).raise_for_status()
+            if rejected:
+                refusal = {"ack_tokens": rejected, "error": {"message": "the endpoint answered 410"}}
+                client.post(f"queues/{queue}/messages:reject", json=refusal).raise_for_status()
+        clock.at = now_ms() - (_MINUTES - 1 - minute) * 60_000
+    clock.at = None
+
+
+def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, dark: bool, width: int) -> None:
+    tab = opening(server, dark=dark, width=width).go(path)
+    tab.page.wait_for_load_state("networkidle")
+    tab.check()
+    height = min(tab.page.evaluate("document.documentElement.scrollHeight"), 1_000)
+    tab.page.set_viewport_size({"width": width, "height": height})
+    tab.page.wait_for_timeout(300)
+    tab.page.screenshot(path=target)
+    size = target.stat().st_size
+    print(f"{target.name}: {size:,} bytes")
+    if size > MAX_BYTES:
+        raise SystemExit(f"{target} has more than {MAX_BYTES:,} bytes.")
+
+
+def main() -> None:
+    """Write all pictures."""
+    clock = _Past()
+    with tempfile.TemporaryDirectory(prefix="babelgate-pictures-") as folder, console(Path(folder), clock) as server:
+        with server.client() as client:
+            _traffic(client, clock)
+        with browser() as opened, tabs(opened) as opening:
+            for name, path in PAGES.items():
+                for ending, (dark, width) in LOOKS.items():
+                    _picture(opening, server, path, IMAGES / f"console-{name}{ending}.png", dark, width)
+
+
+if __name__ == "__main__":
+    main()
