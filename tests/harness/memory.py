@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.servicebus.properties import http_date
 from babelgate.clock import Clock, now_ms
 from babelgate.envelope import dead_letter_record
-from babelgate.envelope.broker_properties import http_date
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
 
 CAPABLE = BrokerCapabilities(

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from babelgate.envelope.broker_properties import READ_ONLY, WRITABLE
+from babelgate.brokers.servicebus.properties import PROPERTIES, READ_ONLY, WRITABLE
 from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.routing import Router, Rule
@@ -30,7 +30,7 @@ NDJSON = {"content-type": "application/x-ndjson"}
 @pytest.fixture
 def binding():
     """A broker that has every broker property."""
-    return MemoryBinding(capabilities=lacking(broker_properties=frozenset(WRITABLE)))
+    return MemoryBinding(capabilities=lacking(broker_properties=PROPERTIES))
 
 
 @pytest.fixture

@@ -188,7 +188,6 @@ UNKNOWN: list[tuple[str, Any, str | None]] = [
     ("messages", {**DRAFT, "meta": {"language": "go", "lnag": "go"}}, None),
     ("messages", {**DRAFT, "meta": {"lnag": "go"}}, "lang"),
     ("messages", {"envelope": {}, "idempotencyKey": "a"}, "idempotency_key"),
-    ("messages", {**DRAFT, "broker_properties": {"sessionid": "a"}}, "SessionId"),
     ("messages:receive", {"colour": 1}, None),
     ("dead-letters:redrive", {"filter": {"reasons": "failed"}}, "reason"),
 ]

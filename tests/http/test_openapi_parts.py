@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import yaml
 
-from babelgate.envelope.broker_properties import MAX_KEY, MAX_TIME_TO_LIVE
+from babelgate.brokers.servicebus.properties import MAX_KEY, MAX_TIME_TO_LIVE
 from babelgate.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS, MAX_ID
 from babelgate.envelope.options import MAX_ORDERING_KEY, OPTIONS
 from babelgate.http.consume import ENVELOPE

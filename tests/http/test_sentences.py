@@ -84,7 +84,7 @@ PUBLISH = [
     Case(
         "messages",
         {**DRAFT, "broker_properties": {"sessionId": "a"}},
-        "may have only the members TimeToLive, ReplyTo, To",
+        "have no broker property sessionId on the broker 'local'",
         "/broker_properties/sessionId",
         422,
     ),

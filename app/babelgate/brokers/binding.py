@@ -79,11 +79,10 @@ class Outgoing(Struct, frozen=True):
     """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers.
 
     ``dedup_id``: the broker may drop a second message with it; None for a redriven message, which may repeat another.
-    ``properties``: broker properties to set, all of them among ``BrokerCapabilities.broker_properties``, in the types
-    of :func:`babelgate.envelope.broker_properties.read_properties`. A copy has none: ``carried`` keeps those of the
-    delivery. A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the
-    delivery. ``is_envelope`` False: ``body`` is a foreign message, which is written byte for byte; ``carried`` may then
-    come from another queue of the same broker.
+    ``properties``: broker properties to set, as ``BrokerCapabilities.broker_properties`` has read them. A copy has
+    none: ``carried`` keeps those of the delivery. A copy of a delivery (a retry, a dead letter) has its ``failure``,
+    and the ``carried`` data of the delivery. ``is_envelope`` False: ``body`` is a foreign message, which is written
+    byte for byte; ``carried`` may then come from another queue of the same broker.
     """
 
     body: bytes
@@ -111,10 +110,10 @@ class Delivery(Struct, frozen=True):
     keeps the leases and can report that. ``expired_before``: some lease of it expired earlier and was reported then.
     ``unsupported_version``: the schema version that a native property declares, where it is another one than 1. The
     body is then not decoded, but dead-lettered byte for byte. ``properties``: broker properties of the message, by
-    Microsoft's names and as JSON values; times as :func:`babelgate.envelope.broker_properties.http_date` formats them.
-    ``declared_attempts``: the failed attempts that a native header declares, which replace those in the body; None
-    without such a header, or where the body alone counts. ``is_uncounted``: the broker may not count failed deliveries
-    of this message, so that a retry is a copy, which needs the body: only where ``ack_scope`` is not ``anywhere``.
+    the broker's own names and as JSON values. ``declared_attempts``: the failed attempts that a native header declares,
+    which replace those in the body; None without such a header, or where the body alone counts. ``is_uncounted``: the
+    broker may not count failed deliveries of this message, so that a retry is a copy, which needs the body: only where
+    ``ack_scope`` is not ``anywhere``.
     """
 
     body: bytes

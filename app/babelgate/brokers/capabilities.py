@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from babelgate.brokers.header_rules import ANY_HEADERS, HeaderRules
+from babelgate.brokers.property_rules import NO_PROPERTIES, PropertyRules
 
 Count = Literal["depth", "in_flight", "delayed"]
 """A count of :class:`babelgate.brokers.binding.QueueStats`."""
@@ -60,7 +61,7 @@ class BrokerCapabilities:
     ``purges``: the messages that a purge removes. ``counted_as``: messages that may be in another count of the broker
     than their own. Messages that ``depth`` counts are peeked, too.
     ``reports``: see :data:`Report`.
-    ``broker_properties``: the names of :data:`babelgate.envelope.broker_properties.WRITABLE` that a publish may set.
+    ``broker_properties``: those that a publish may set.
 
     ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
     :class:`PublishesDeadLetters` does. Where the broker keeps the leases, the process that received a message then
@@ -83,7 +84,7 @@ class BrokerCapabilities:
     header_rules: HeaderRules = ANY_HEADERS
     native_dead_letter: bool = True
     native_release_delays: bool = True
-    broker_properties: frozenset[str] = frozenset()
+    broker_properties: PropertyRules = NO_PROPERTIES
     purges: tuple[Count, ...] = ("depth", "delayed")
     counted_as: Mapping[Count, Count] = field(default_factory=dict, hash=False)
     reports: frozenset[Report] = REPORTS

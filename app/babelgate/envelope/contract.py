@@ -76,7 +76,7 @@ class Envelope(Struct, frozen=True):
 class Publication(Struct, frozen=True):
     """A publish request of a client. ``delay_seconds``, the keys and ``broker_properties`` are None if not given.
 
-    ``broker_properties`` are as sent; see :func:`babelgate.envelope.broker_properties.read_properties`.
+    ``broker_properties`` are as sent; the binding checks and reads them.
     """
 
     envelope: Envelope

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from babelgate.envelope.broker_properties import property_problems
 from babelgate.envelope.contract import is_text
 from babelgate.errors import Problem
 from babelgate.jsontext import is_encodable, is_number, pointer
@@ -53,12 +52,18 @@ def _idempotency_key_problems(value: Any) -> Iterator[Problem]:
         yield Problem("/idempotency_key", "invalid_idempotency_key", detail)
 
 
+def _broker_properties_problems(value: Any) -> Iterator[Problem]:
+    """The binding checks their names and values, because each broker has others."""
+    if not isinstance(value, dict):
+        yield Problem("/broker_properties", "invalid_broker_properties", "broker_properties must be an object.")
+
+
 OPTIONS: Final[Mapping[str, Callable[[Any], Iterator[Problem]]]] = {
     "delay_seconds": _delay_problems,
     "ordering_key": _ordering_key_problems,
     "headers": _header_problems,
     "idempotency_key": _idempotency_key_problems,
-    "broker_properties": property_problems,
+    "broker_properties": _broker_properties_problems,
 }
 """The problems of a value of each option. The value null stands for an option that is not given."""
 

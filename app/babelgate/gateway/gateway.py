@@ -211,8 +211,8 @@ class Gateway:
     ) -> Receipt:
         """Publish one envelope, draft or entry; return once the broker has durably accepted it.
 
-        ``delay_seconds``, ``ordering_key``, ``idempotency_key`` and ``broker_properties`` (in the types of
-        :func:`babelgate.envelope.broker_properties.read_properties`) must be those of the body, if it has any.
+        ``delay_seconds``, ``ordering_key``, ``idempotency_key`` and ``broker_properties`` (JSON values by
+        their names) must be those of the body, if it has any.
         ``trace``, here and below: the trace of the request. With an idempotency key the message is published once;
         later calls return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
         """

@@ -68,7 +68,8 @@ class Publisher:
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
         claim = None
         if key is not None or publication.idempotency_key is not None:
-            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, broker_properties)
+            properties = None if broker_properties is None else outgoing.properties
+            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, properties)
             claim = _claim(runtime, caller, publication, key, sent_as)
         outcome: KeyedResult
         span = UNTRACED
@@ -152,7 +153,8 @@ class Publisher:
         outgoing = carrying(trace, route, outgoing)
         keys = None
         if publication.idempotency_key is not None:
-            sent_as = fingerprint(body, delay_seconds, ordering_key, broker_properties)
+            properties = None if broker_properties is None else outgoing.properties
+            sent_as = fingerprint(body, delay_seconds, ordering_key, properties)
             _claim(runtime, caller, publication, None, sent_as)
             keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))

@@ -13,7 +13,6 @@ from babelgate.brokers.batcher import Batcher, Budget
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Publication
-from babelgate.envelope.broker_properties import contradictions, read_properties
 from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
@@ -35,6 +34,9 @@ from babelgate.runtime.background import BackgroundTasks
 
 PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
+
+_PROPERTIES_HEADER = "BrokerProperties"
+"""Where a request gives its broker properties."""
 
 Given = TypeVar("Given", str, float, Mapping[str, Any])
 
@@ -257,8 +259,8 @@ class QueueRuntime:
         ordering_key: str | None,
         broker_properties: Mapping[str, Any] | None = None,
     ) -> Outgoing:
-        """The message to send. ``delay_seconds``, ``ordering_key`` and ``broker_properties`` (in the types of
-        :func:`read_properties`) are those of the request, beside the body's own.
+        """The message to send. ``delay_seconds``, ``ordering_key`` and ``broker_properties`` (JSON values by
+        their names) are those of the request, beside the body's own.
 
         Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker cannot carry it, and EnvelopeError
         if request and body differ.
@@ -293,15 +295,15 @@ class QueueRuntime:
         self, publication: Publication, given: Mapping[str, Any] | None, delay: float | None, key: str | None
     ) -> Mapping[str, Any]:
         """The broker properties to send, those ``given`` by the request or the body's own. Raises as ``outgoing``."""
-        member = publication.broker_properties
-        properties: Mapping[str, Any] | None = None if member is None else read_properties(member)
-        if given is not None:
-            properties = agreed("broker_properties", "the header BrokerProperties", given, properties)
-        properties = properties or {}
-        if problems := list(contradictions(properties, delay, key)):
-            raise EnvelopeError(problems)
-        self.route.check_broker_properties(properties)
-        return properties
+        member, read = publication.broker_properties, self.route.read_broker_properties
+        properties = None if member is None else read(member, delay, key)
+        if given is None:
+            return properties or {}
+        try:
+            sent = read(given, delay, key)
+        except EnvelopeError as error:
+            raise EnvelopeError(error.problems, error.trace_id, header=_PROPERTIES_HEADER) from None
+        return agreed("broker_properties", f"the header {_PROPERTIES_HEADER}", sent, properties)
 
 
 async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.header_rules import header_refusal
 from babelgate.brokers.route import BrokerRoute
 from babelgate.envelope.contract import Envelope, is_text
-from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from babelgate.envelope.publication import MAX_PROBLEMS
+from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.names import Pattern, Template, check_queue_name
-from babelgate.jsontext import pointer
+from babelgate.jsontext import is_encodable, pointer
 from babelgate.runtime.cache import Cache
 
 _ROUTES_BYTES = 32 * 1024 * 1024
@@ -123,16 +125,26 @@ class Route(BrokerRoute):
             place = "/headers" if name is None else pointer("headers", name)
             raise header_refusal(self.broker, place, why)
 
-    def check_broker_properties(self, properties: Mapping[str, Any]) -> None:
-        """Raise UnsupportedByBroker for a broker property that a publish to this queue cannot set."""
-        for name in properties:
-            if name not in self.capabilities.broker_properties:
-                raise UnsupportedByBroker(
-                    code="broker_property_unsupported",
-                    pointer=f"/broker_properties/{name}",
-                    reason=f"Messages of the queue {self.queue!r} have no broker property {name} on the broker "
-                    f"{self.broker!r}.",
-                )
+    def read_broker_properties(
+        self, given: Mapping[str, Any], delay_seconds: float | None, ordering_key: str | None
+    ) -> Mapping[str, Any]:
+        """The broker properties ``given``, as the binding has read them. The other arguments are those of the message.
+
+        Raises UnsupportedByBroker where messages have none, and EnvelopeError for those that the binding refuses.
+        """
+        rules = self.capabilities.broker_properties
+        if problems := list(islice(rules.problems(given, delay_seconds, ordering_key), MAX_PROBLEMS)):
+            raise EnvelopeError(problems)
+        name = next((name for name, value in given.items() if value is not None), None)
+        if name is not None and not rules:
+            shown = name if is_encodable(name) else "of this name"
+            raise UnsupportedByBroker(
+                code="broker_property_unsupported",
+                pointer=pointer("broker_properties", *([name] if shown is name else [])),
+                reason=f"Messages of the queue {self.queue!r} have no broker property {shown} on the broker "
+                f"{self.broker!r}.",
+            )
+        return rules.read(given)
 
     def check_properties(self, envelope: Envelope, maximum: int) -> None:
         """Raise UnsupportedByBroker for a ``job`` or ``trace_id`` of more than ``maximum`` bytes of UTF-8."""

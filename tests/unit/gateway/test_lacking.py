@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from babelgate.brokers.servicebus import properties
 from babelgate.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.model import Message
@@ -83,7 +84,7 @@ PROPERTIES = {"SessionId": "a", "TimeToLive": 60, "ScheduledEnqueueTimeUtc": "Tu
 
 @pytest.mark.parametrize("where", ["draft", "entry", "request", "batch"])
 async def test_broker_properties_reach_a_broker_that_has_them(queue: str, where: str) -> None:
-    setting = Setting(queue, lacking(broker_properties=frozenset(PROPERTIES)))
+    setting = Setting(queue, lacking(broker_properties=properties.PROPERTIES))
     gateway, draft = setting.process.gateway, {"job": JOB, "data": {}}
     expected = {"SessionId": "a", "TimeToLive": 60.0, "ScheduledEnqueueTimeUtc": 1_795_514_400_000}
     body: dict[str, Any] = {"envelope": draft} if where == "entry" else dict(draft)
@@ -91,7 +92,7 @@ async def test_broker_properties_reach_a_broker_that_has_them(queue: str, where:
         text = json.dumps(body | {"broker_properties": PROPERTIES}).encode()
         await gateway.publish_many(ANYONE, queue, [text, json.dumps(body).encode()])
     else:
-        given = expected if where == "request" else None
+        given = PROPERTIES if where == "request" else None
         text = json.dumps(body | ({} if given else {"broker_properties": PROPERTIES})).encode()
         await gateway.publish(ANYONE, queue, text, broker_properties=given)
         await gateway.publish(ANYONE, queue, json.dumps(body).encode())
@@ -101,12 +102,14 @@ async def test_broker_properties_reach_a_broker_that_has_them(queue: str, where:
     assert without.broker_properties == {}
 
 
-async def test_broker_properties_that_a_queue_lacks_are_refused(queue: str) -> None:
-    setting = Setting(queue, lacking(broker_properties=frozenset({"SessionId"})))
-    body = {"job": JOB, "data": {}, "broker_properties": {"SessionId": "a", "To": "b"}}
+@pytest.mark.parametrize(("name", "place"), [("To", "/To"), ("a/b", "/a~1b"), ("\ud800", ""), ("x" * 5000, "")])
+async def test_broker_properties_of_a_queue_without_any_are_refused(queue: str, name: str, place: str) -> None:
+    setting = Setting(queue, lacking())
+    body = {"job": JOB, "data": {}, "broker_properties": {"SessionId": None, name: 5}}
     with pytest.raises(UnsupportedByBroker) as refusal:
         await setting.process.publish_body(json.dumps(body).encode())
-    assert (code(refusal.value), refusal.value.pointer) == ("broker_property_unsupported", "/broker_properties/To")
+    assert (code(refusal.value), refusal.value.pointer) == ("broker_property_unsupported", f"/broker_properties{place}")
+    refusal.value.detail.encode()
     assert setting.binding.ready(queue) == []
 
 

@@ -35,13 +35,13 @@ from babelgate.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDead
 from babelgate.brokers.servicebus.errors import translate
 from babelgate.brokers.servicebus.locks import QueueLocks
 from babelgate.brokers.servicebus.message import HEADER_RULES, SCHEDULED, Fields, dead_fields, fields_of
+from babelgate.brokers.servicebus.properties import PROPERTIES
 from babelgate.brokers.servicebus.publish import publish
 from babelgate.brokers.servicebus.queue import DEAD_SUFFIX, NATIVE_DEAD, ServiceBusQueue, queue_of
 from babelgate.brokers.servicebus.receive import ServiceBusReceiver
 from babelgate.brokers.servicebus.sessions import QueueSessions
 from babelgate.brokers.servicebus.url import ServiceBusSettings, settings_of
 from babelgate.clock import Clock
-from babelgate.envelope.broker_properties import WRITABLE
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, UnsupportedByBroker
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache, Recent
@@ -130,7 +130,7 @@ class ServiceBusBinding:
             header_rules=HEADER_RULES,
             lease_bound_to="connection" if target.sessions else "lock",
             native_dead_letter=target.native_dead,
-            broker_properties=frozenset(WRITABLE),
+            broker_properties=PROPERTIES,
             # Its count of active messages contains the leased ones.
             counted_as={"in_flight": "depth"},
             reports=REPORTS - {"in_flight", "oldest_age_seconds"},

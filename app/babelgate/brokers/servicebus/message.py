@@ -17,9 +17,9 @@ from babelgate.brokers.amqp import PROPERTY_NAMES, STRINGS, Malformed, decode, e
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.header_rules import HeaderRules
+from babelgate.brokers.servicebus.properties import http_date
 from babelgate.brokers.servicebus.queue import ServiceBusQueue
 from babelgate.brokers.servicebus.sdk_internals import Header, Message, Properties, encode_payload, encoded
-from babelgate.envelope.broker_properties import http_date
 
 VERSION = "bq-schema-version"
 LANGUAGE = "bq-source-lang"

@@ -9,18 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.envelope.broker_properties import (
+from babelgate.brokers.servicebus.properties import (
     MAX_KEY,
     MAX_TIME_TO_LIVE,
+    PROPERTIES,
     READ_ONLY,
     WRITABLE,
-    contradictions,
     http_date,
-    property_problems,
-    read_properties,
 )
+from babelgate.errors import Problem
 
 AT = 1_795_514_400_000
+TIME = "2026-11-24T10:00:00Z"
+
+
+def property_problems(given: Any) -> list[Problem]:
+    return list(PROPERTIES.problems(given, None, None))
 
 
 def problems(given: Any) -> list[tuple[str, str]]:
@@ -46,7 +50,7 @@ def problems(given: Any) -> list[tuple[str, str]]:
 )
 def test_a_value_is_read_as_its_python_type(name: str, value: Any, expected: Any) -> None:
     assert problems({name: value}) == []
-    read = read_properties({name: value})[name]
+    read = PROPERTIES.read({name: value})[name]
     assert (type(read), read) == (type(expected), expected)
 
 
@@ -96,15 +100,15 @@ def test_another_name_is_refused_with_the_valid_ones() -> None:
             assert ", ".join(WRITABLE) in problem.detail
 
 
-@pytest.mark.parametrize("given", [[], "{}", 1, True])
-def test_they_are_an_object(given: Any) -> None:
-    assert problems(given) == [("invalid_broker_properties", "/broker_properties")]
+def test_the_first_name_that_is_none_gets_a_guess() -> None:
+    details = [each.detail for each in property_problems({"sessionid": "a", "timetolive": 5})]
+    assert ["Did you mean SessionId?" in details[0], "Did you mean" in details[1]] == [True, False]
 
 
 def test_null_is_a_property_that_is_not_given() -> None:
     nothing = dict.fromkeys([*WRITABLE, *READ_ONLY])
     assert problems(nothing) == []
-    assert read_properties(nothing) == {}
+    assert PROPERTIES.read(nothing) == {}
 
 
 def test_a_partition_key_is_that_of_its_session() -> None:
@@ -120,15 +124,16 @@ def test_a_partition_key_is_that_of_its_session() -> None:
         ({"SessionId": "a", "PartitionKey": "a"}, None, "a", []),
         ({"SessionId": "a"}, None, "b", ["SessionId"]),
         ({"PartitionKey": "a"}, 5, "b", ["PartitionKey"]),
-        ({"SessionId": "a", "ScheduledEnqueueTimeUtc": AT}, None, None, []),
-        ({"ScheduledEnqueueTimeUtc": AT}, 0, "b", ["ScheduledEnqueueTimeUtc"]),
+        ({"SessionId": "a", "ScheduledEnqueueTimeUtc": TIME}, None, None, []),
+        ({"ScheduledEnqueueTimeUtc": TIME}, 0, "b", ["ScheduledEnqueueTimeUtc"]),
         ({"TimeToLive": 5.0}, 60, "b", []),
+        ({"SessionId": None, "ScheduledEnqueueTimeUtc": None}, 60, "b", []),
     ],
 )
 def test_they_agree_with_the_options(
     properties: dict[str, Any], delay: float | None, key: str | None, names: list[str]
 ) -> None:
-    found = [(problem.code, problem.pointer) for problem in contradictions(properties, delay, key)]
+    found = [(problem.code, problem.pointer) for problem in PROPERTIES.problems(properties, delay, key)]
     assert found == [("broker_properties_mismatch", f"/broker_properties/{name}") for name in names]
 
 
@@ -137,7 +142,7 @@ def test_a_written_time_is_read_again(seconds: int) -> None:
     text = http_date(seconds * 1000 + 999)
     # A year of two digits would be another one: RFC 5322, section 4.3.
     if seconds >= -30_610_224_000:
-        assert read_properties({"ScheduledEnqueueTimeUtc": text}) == {"ScheduledEnqueueTimeUtc": seconds * 1000}
+        assert PROPERTIES.read({"ScheduledEnqueueTimeUtc": text}) == {"ScheduledEnqueueTimeUtc": seconds * 1000}
 
 
 @given(st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d{1,3} [A-Z][a-z]{2} \d{1,6} \d{1,3}:\d+(:\d+)? ?[-+A-Z0-9]*"))
@@ -150,4 +155,4 @@ def test_any_text_is_a_time_or_refused(text: str) -> None:
 def test_any_value_is_read_or_refused(value: Any) -> None:
     for name in WRITABLE:
         if not problems({name: value}) and value is not None:
-            json.dumps(read_properties({name: value}), allow_nan=False).encode()
+            json.dumps(PROPERTIES.read({name: value}), allow_nan=False).encode()

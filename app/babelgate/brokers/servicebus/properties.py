@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from email.utils import formatdate, parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 
+from babelgate.brokers.property_rules import PropertyRules
 from babelgate.clock import milliseconds
 from babelgate.envelope.contract import is_text
 from babelgate.errors import Problem
@@ -69,7 +70,7 @@ WRITABLE: Final[Mapping[str, _Rule]] = {
     "SessionId": _IS_KEY,
     "ScheduledEnqueueTimeUtc": _Rule(_time, "a time such as 'Tue, 24 Nov 2026 10:00:00 GMT' or '2026-11-24T10:00:00Z'"),
 }
-"""The properties that a publish may set, where its broker can."""
+"""The properties that a publish may set."""
 
 _OF_A_DELIVERY = "Service Bus itself, on a received message"
 READ_ONLY: Final[Mapping[str, str]] = {
@@ -98,11 +99,34 @@ def http_date(ms: int) -> str:
     return formatdate(ms // 1000, usegmt=True)
 
 
-def property_problems(given: Any) -> Iterator[Problem]:
-    """Yield the problems of the broker properties of a request. A property that is null is one that is not given."""
-    if not isinstance(given, dict):
-        yield Problem("/broker_properties", "invalid_broker_properties", "broker_properties must be an object.")
-        return
+class ServiceBusProperties(PropertyRules):
+    """The rules of all queues.
+
+    :meth:`read` returns ``TimeToLive`` as a float, in seconds; ``ScheduledEnqueueTimeUtc`` as an int, in Unix
+    milliseconds; the others as strings.
+    """
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(WRITABLE)
+
+    def problems(
+        self, given: Mapping[str, Any], delay_seconds: float | None, ordering_key: str | None
+    ) -> Iterator[Problem]:
+        wrong = False
+        for problem in _problems(given):
+            wrong = True
+            yield problem
+        if not wrong:
+            yield from _contradictions(given, delay_seconds, ordering_key)
+
+    def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: WRITABLE[name].read(value) for name, value in given.items() if value is not None}
+
+
+PROPERTIES: Final = ServiceBusProperties()
+
+
+def _problems(given: Mapping[str, Any]) -> Iterator[Problem]:
     meant: str | None = None
     for name, value in given.items():
         at = pointer(_MEMBER, name) if is_encodable(name) else pointer(_MEMBER)
@@ -122,23 +146,13 @@ def property_problems(given: Any) -> Iterator[Problem]:
         yield Problem(pointer(_MEMBER, "PartitionKey"), "broker_properties_mismatch", detail)
 
 
-def read_properties(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return broker properties without problems, in Python types.
-
-    ``TimeToLive`` is a float, in seconds; ``ScheduledEnqueueTimeUtc`` an int, in Unix milliseconds; the others are
-    strings.
-    """
-    return {name: WRITABLE[name].read(value) for name, value in given.items() if value is not None}
-
-
-def contradictions(
+def _contradictions(
     properties: Mapping[str, Any], delay_seconds: float | None, ordering_key: str | None
 ) -> Iterator[Problem]:
-    """Yield a problem for each of ``properties`` that contradicts another option of the message."""
     for name in ("SessionId", "PartitionKey"):
-        if ordering_key is not None and properties.get(name, ordering_key) != ordering_key:
+        if ordering_key is not None and properties.get(name) not in (None, ordering_key):
             detail = f"{name} differs from ordering_key: send one of them, or the same value in both."
             yield Problem(pointer(_MEMBER, name), "broker_properties_mismatch", detail)
-    if delay_seconds is not None and "ScheduledEnqueueTimeUtc" in properties:
+    if delay_seconds is not None and properties.get("ScheduledEnqueueTimeUtc") is not None:
         detail = "ScheduledEnqueueTimeUtc and delay_seconds both delay the message: send one of them."
         yield Problem(pointer(_MEMBER, "ScheduledEnqueueTimeUtc"), "broker_properties_mismatch", detail)
