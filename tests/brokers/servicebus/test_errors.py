@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import socket
+from types import SimpleNamespace
 
 import pytest
 from azure.core import exceptions as core
@@ -80,6 +82,66 @@ class Stubborn:
 
     async def close(self) -> None:
         """It has nothing to close."""
+
+
+class Engine:
+    """That of a client: it has a socket, and no session yet, so that it takes itself for closed."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._connection = SimpleNamespace(_transport=SimpleNamespace(writer=writer))
+        self._keep_alive_thread = None
+
+    async def client_ready_async(self) -> bool:
+        return True
+
+    async def close_async(self) -> None:
+        """It closes its link, session and connection where it has a session."""
+
+
+class Sender:
+    """A sender of the client library, with a pipe for each connection."""
+
+    def __init__(self, *, reopens: bool = False) -> None:
+        self._handler: Engine | None = None
+        self._reopens = reopens
+        self.writers: list[asyncio.StreamWriter] = []
+
+    def _create_handler(self, auth: object) -> None:
+        self._handler = Engine(self.writers[-1])
+
+    async def _connect(self) -> None:
+        ours, theirs = socket.socketpair()
+        theirs.close()
+        self.writers.append((await asyncio.open_connection(sock=ours))[1])
+        self._create_handler(None)
+
+    async def __aenter__(self) -> None:
+        await self._connect()
+        if not self._reopens:
+            await self.close()
+            raise ConnectionResetError
+
+    async def close(self) -> None:
+        assert self._handler is not None
+        await self._handler.close_async()
+        self._handler = None
+        if self._reopens:
+            # An operation that is under way.
+            await self._connect()
+
+
+@pytest.mark.parametrize("reopens", [False, True], ids=["an open that fails early", "opened again in a close"])
+async def test_no_socket_is_forgotten(reopens: bool) -> None:
+    connections = ServiceBusConnections("azure", settings_of("servicebus://sample.servicebus.windows.net", {}), 1)
+    sender = Sender(reopens=reopens)
+    try:
+        writer = await connections.open(sender, 60)
+    except BrokerUnavailable:
+        assert not reopens
+    else:
+        connections.close_later(sender, writer)
+    await connections.close()
+    assert [writer.transport.is_closing() for writer in sender.writers] == [True] * (1 + reopens)
 
 
 async def test_an_open_that_is_given_up_leaves_no_error_to_the_event_loop(caplog: pytest.LogCaptureFixture) -> None:

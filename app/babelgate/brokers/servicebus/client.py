@@ -299,14 +299,14 @@ class ServiceBusConnections:
 
     async def _close(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
         end_keep_alive(client)
-        # An operation may have opened the client again.
         sockets = {socket, socket_of(client)}
         try:
             with contextlib.suppress(Exception):
                 await client.close()
         finally:
-            # Also where the peer hangs, and the close was cancelled.
-            for each in filter(None, sockets):
+            # Also where the peer hangs, and the close was cancelled. An operation may have opened the client again,
+            # before the close or in it.
+            for each in filter(None, {*sockets, socket_of(client)}):
                 each.transport.abort()
 
 

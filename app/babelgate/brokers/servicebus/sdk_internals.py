@@ -103,8 +103,8 @@ def end_keep_alive(client: Any) -> None:
 def work_around_sdk_bugs(client: Any) -> None:
     """Let ``client`` open without pauses, and close all that it has opened.
 
-    The SDK pauses after each frame, for half a second in all, and forgets a WebSocket that cannot be opened or is cut,
-    and its session.
+    The SDK pauses after each frame, for half a second in all. It forgets the socket of an open that ends before its
+    session has begun, and a WebSocket that cannot be opened or is cut, and its session.
     """
     create = client._create_handler
 
@@ -120,10 +120,12 @@ def work_around_sdk_bugs(client: Any) -> None:
             return True
 
         async def closed() -> None:
-            transport = _transport_of(client)
+            transport, socket = _transport_of(client), socket_of(client)
             try:
                 await close()
             finally:
+                if socket is not None:
+                    socket.transport.abort()
                 if (session := getattr(transport, "session", None)) is not None:
                     if transport.sock is not None:
                         transport.sock._response.close()
