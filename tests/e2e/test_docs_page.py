@@ -13,10 +13,15 @@ from tests.harness.gateway import gateway
 
 pytestmark = pytest.mark.browser
 
-EXECUTE = """
+STEP_SECONDS, ALL_SECONDS = 240, 800
+"""What one step, and all of them, may take: a browser on a busy machine takes minutes."""
+
+EXECUTE = (
+    f"const PATIENCE = {STEP_SECONDS * 1000};"
+    + """
 (async () => {
   const until = async (find) => {
-    for (const began = Date.now(); Date.now() - began < 60000; await new Promise(done => setTimeout(done, 20))) {
+    for (const began = Date.now(); Date.now() - began < PATIENCE; await new Promise(done => setTimeout(done, 20))) {
       const found = find();
       if (found) return found;
     }
@@ -47,6 +52,7 @@ EXECUTE = """
   return executed;
 })()
 """
+)
 
 
 REFUSED = {
@@ -68,7 +74,7 @@ ALWAYS_SENT = {"accept", "content-type"}
 
 def test_each_operation_as_it_stands(tmp_path: Path) -> None:
     with gateway(tmp_path, {"default": {"broker": "local"}}) as running:
-        executed: list[dict[str, Any]] = evaluated(f"{running.url}/docs", EXECUTE)
+        executed: list[dict[str, Any]] = evaluated(f"{running.url}/docs", EXECUTE, ALL_SECONDS)
         with running.client() as client:
             paths = client.get("openapi.json").json()["paths"]
             stats = client.get("queues/emails").json()["stats"]

@@ -522,6 +522,34 @@ class TestTls:
         gc.collect()
 
 
+@pytest.mark.parametrize("turns", range(1, 7))
+def test_a_close_that_is_cancelled_closes_all(server: RedisServer, queue: str, turns: int) -> None:
+    """After a few ``turns`` of the event loop, while a receive has waited on a connection of its own."""
+
+    async def cancelled() -> None:
+        one = connect("cache", server.url(), {}, now_ms)
+        await one.open()
+        await one.server.wait(queue.encode(), 0.001)
+        closing = asyncio.create_task(one.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait((closing,))
+
+    asyncio.run(cancelled())
+    gc.collect()
+
+
+async def test_a_close_ends_what_is_being_connected_to_wait(server: RedisServer, queue: str) -> None:
+    one = connect("cache", server.url(), {}, now_ms)
+    await one.open()
+    waiting = asyncio.create_task(one.server.wait(queue.encode(), 60))
+    await asyncio.sleep(0)
+    await one.close()
+    with pytest.raises(BrokerUnavailable, match="disconnects"):
+        await waiting
+
+
 class TestTheServer:
     async def test_a_database_of_its_own(self, server: RedisServer, queue: str, plain: redis.Redis) -> None:
         async with binding(server.url(5)) as one:

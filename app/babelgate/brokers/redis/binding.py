@@ -146,9 +146,11 @@ class RedisBinding:
 
     async def close(self) -> None:
         """Disconnect. Leases stay: any process can settle them, and they expire."""
-        await self._due_items.stop()
-        await self._late.cancel()
-        await self.server.close()
+        try:
+            await self._due_items.stop()
+            await self._late.cancel()
+        finally:
+            await self.server.close()
 
     async def ping(self) -> None:
         """PING."""

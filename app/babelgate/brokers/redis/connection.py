@@ -100,11 +100,15 @@ class PipelinedConnection(asyncio.Protocol):
             self._watch = self._loop.call_later(self._reply_seconds, self._look)
         return future
 
-    async def close(self) -> None:
-        """Close the connection; commands without a reply fail."""
+    def close_soon(self) -> asyncio.Task[None]:
+        """Begin to close the connection, and return the task that ends it; commands without a reply fail."""
         self._break("the connection was closed")
         assert self._closing is not None
-        await asyncio.wait((self._closing,))
+        return self._closing
+
+    async def close(self) -> None:
+        """Close the connection; commands without a reply fail."""
+        await asyncio.wait((self.close_soon(),))
 
     def data_received(self, data: bytes) -> None:
         """Give each reply to the oldest command."""
@@ -223,5 +227,8 @@ async def _disconnect(connection: AbstractConnection) -> None:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await connection.disconnect()
     except TimeoutError:
+        pass
+    finally:
+        # What is closed stays as it is. A caller that is cancelled leaves no socket behind.
         if writer is not None:
             writer.transport.abort()

@@ -87,6 +87,8 @@ class Server:
         self._connecting = SharedConnect(broker, self._connect)
         self._idle: list[PipelinedConnection] = []
         self._waiting: set[PipelinedConnection] = set()
+        self._closes = 0
+        """How often this was closed."""
         self.now = b""
         self.index = INDEX
         self.version: str | None = None
@@ -130,7 +132,7 @@ class Server:
         """
         seconds = min(max(seconds, 0.001), SLICE_SECONDS)
         move = (b"BLMOVE", queue, queue, b"LEFT", b"LEFT", b"%.3f" % seconds)
-        connection = self._idle_connection() or await self._dial(2 * SLICE_SECONDS)
+        connection = self._idle_connection() or await self._dial_to_wait()
         self._waiting.add(connection)
         try:
             # From the head to the head: the element stays where it was, and no other waiter is woken.
@@ -154,13 +156,17 @@ class Server:
 
     async def close(self) -> None:
         """Close all connections; idempotent. A later call connects again."""
+        self._closes += 1
         connections = [*self._idle, *self._waiting]
-        await self._connecting.cancel(_CLOSE_SECONDS)
-        if self._shared is not None:
-            connections.append(self._shared)
-        self._shared = None
-        self._idle.clear()
-        await asyncio.gather(*(connection.close() for connection in connections))
+        try:
+            await self._connecting.cancel(_CLOSE_SECONDS)
+        finally:
+            if self._shared is not None:
+                connections.append(self._shared)
+            self._shared = None
+            self._idle.clear()
+            if closing := [connection.close_soon() for connection in connections]:
+                await asyncio.wait(closing)
 
     async def warnings(self) -> list[str]:
         """Sentences on durability and eviction, as far as the access list permits. Raises BrokerUnavailable."""
@@ -235,6 +241,15 @@ class Server:
 
     async def _dial(self, reply_seconds: float) -> PipelinedConnection:
         return await connect(self._broker, self._connector(), CONNECT_SECONDS, reply_seconds)
+
+    async def _dial_to_wait(self) -> PipelinedConnection:
+        closes = self._closes
+        connection = await self._dial(2 * SLICE_SECONDS)
+        if self._closes != closes:
+            # The close did not know of it.
+            await connection.close()
+            raise BrokerUnavailable(broker=self._broker, reason="the gateway disconnects")
+        return connection
 
     async def _connect(self) -> PipelinedConnection:
         until = asyncio.get_running_loop().time() + CONNECT_SECONDS
