@@ -79,6 +79,14 @@ def draft(n: int) -> bytes:
     return b'{"job":"count","data":{"n":%d}}\n' % n
 
 
+@pytest.mark.parametrize("proxy", [{}, {"https_proxy": "http://127.0.0.1:1"}], ids=["direct", "by a proxy"])
+def test_authorities_are_read_where_tls_may_need_them(running, proxy):
+    """To read them takes longer than a call."""
+    environ = {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN, "SSL_CERT_FILE": "/nowhere"}
+    done = program.run("queues", environ={"PATH": os.environ["PATH"], **environ, **proxy})
+    assert (done.returncode == 0) == (not proxy), done.stderr
+
+
 class TestPublishAndReceive:
     def test_one_message_by_options(self, babelgate, queue):
         (receipt,) = lines(babelgate("publish", queue, "--job", "x", "--data", '{"price": 1.10}', "--trace-id", "t-1"))

@@ -6,10 +6,12 @@ import contextlib
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -94,7 +96,7 @@ class GatewayProcess:
 
     def client(self, **options: Any) -> httpx.Client:
         """A client of this gateway; paths are relative to its URL."""
-        return httpx.Client(base_url=self.url, timeout=120, **options)
+        return httpx.Client(base_url=self.url, timeout=120, **{"verify": _authorities(), **options})
 
     def terminate(self) -> None:
         """Send SIGTERM and return at once."""
@@ -151,6 +153,12 @@ class ForkedGateway(GatewayProcess):
     def _run(self, *program: str) -> Fork:
         self.log.touch()
         return Fork(*program, environ=self.environ, streams=(Path(os.devnull), self.log, self.log))
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """To read them takes longer than a request."""
+    return httpx.create_ssl_context()
 
 
 def is_alive(pid: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
+from urllib.request import getproxies
 
 import httpx
 import msgspec
@@ -90,8 +91,11 @@ class Client:
         """Raises ValueError for a text that cannot be a URL, without quoting it: it may contain a password."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        # To read the certificates of authorities takes longer than a call, which needs none without TLS. A proxy of the
+        # environment may have TLS.
+        verify = not url.lower().startswith("http://") or bool(getproxies())
         try:
-            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, verify=verify)
         except httpx.InvalidURL:
             raise ValueError("this cannot be a URL: check its host, its port and its characters") from None
 
