@@ -505,6 +505,7 @@ class TestExitCodes:
             ["tail", "q"],
             ["ack", "q", "token"],
             ["purge", "q", "--yes"],
+            ["top"],
             ["dead-letters", "list", "q"],
             ["dead-letters", "show", "q", "letter"],
             ["dead-letters", "redrive", "q"],

@@ -19,8 +19,10 @@ from urllib.parse import quote
 import click
 import httpx
 import pytest
+from rich.console import Console
 
 from babelgate.cli.main import cli
+from babelgate.cli.top import screen_of as screen_of_top
 from babelgate.pipeline.find.render import render_message, render_trace
 from babelgate.pipeline.find.search import (
     FoundMessage,
@@ -50,6 +52,20 @@ _MESSAGE = {
 _EVENT = dict.fromkeys(("event", "queue", "attempts", "outcome", "to_queue", "node"), X) | {"at": 1}
 _STATUS = dict.fromkeys(("message_id", "trace_id", "job", "status", "detail"), X) | {"events": [_EVENT, _EVENT]}
 _SEARCHED = {"next_cursor": X, "searched": {"silent": [X]}}
+_FIGURES = dict.fromkeys(("published", "dead_lettered", "lease_expired", "broker_errors"), X) | {
+    "publish_p99_seconds": None,
+    "delivery_p99_seconds": 0.1,
+}
+_SPEEDS = dict.fromkeys((f"{name}_per_second" for name in ("published", "delivered", "acked")), 1.5)
+_COUNTS = dict.fromkeys(("depth", "in_flight", "dead"), X) | {"oldest_age_seconds": 1.5}
+RATES: dict[str, Any] = {
+    **_SPEEDS,
+    "processes": {"up": X, "silent": X},
+    "hour": _FIGURES,
+    "queues": [{**_SPEEDS, "queue": X, "broker": X, "stats": _COUNTS}],
+    "brokers": [{"broker": X, "circuit": X}],
+    "attention": [{"detail": X}],
+}
 ANSWERS: dict[str, Any] = {
     "/messages": {"id": X, "trace_id": X, "queue": X, "broker": X},
     "/messages:batch": {"accepted": 0, "failed": 1, "results": [_FAILED]},
@@ -63,6 +79,7 @@ ANSWERS: dict[str, Any] = {
     "/brokers": {
         "brokers": [dict.fromkeys(("broker", "kind", "url", "detail"), X) | {"up": 0, "required": 1, "warnings": [X]}]
     },
+    "/rates": RATES,
     ":purge": {"removed": X},
     "/dead-letters:purge": {"removed": X},
     "/dead-letters": {"dead_letters": [_LETTER], "next_cursor": None},
@@ -133,7 +150,7 @@ def leaves(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...]
 
 
 COMMANDS = dict(leaves(cli))
-ENDS: dict[tuple[str, ...], list[str]] = {("tail",): ["--max", "1"], ("purge",): ["--yes"]}
+ENDS: dict[tuple[str, ...], list[str]] = {("tail",): ["--max", "1"], ("purge",): ["--yes"], ("top",): ["--once"]}
 """Options without which a command waits."""
 
 
@@ -198,6 +215,14 @@ def test_values_of_messages_are_shown(url: str) -> None:
         "[red]x[/red]",
     ):
         assert escape in written
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 60), (20, 5)])
+def test_the_screen_of_top_shows_text_only(columns: int, lines: int) -> None:
+    shown = io.StringIO()
+    screen = Console(file=shown, force_terminal=True, width=columns, height=lines)
+    screen.print(screen_of_top(X, RATES, X, lines))
+    assert_harmless(shown.getvalue().replace("\n", "\r\n").encode())
 
 
 @pytest.mark.parametrize(

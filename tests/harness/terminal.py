@@ -42,6 +42,14 @@ class Terminal:
                 raise AssertionError(f"{text!r} was not shown:\n{self.shown}")
         return self.shown
 
+    def types(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._master, keys.encode())
+
+    def edits_lines(self) -> bool:
+        """Whether the terminal keeps what is typed until the line ends, as it does for a shell."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ICANON)
+
     def ended(self) -> int:
         """Read until the program has ended; return its exit status."""
         while self._read(time.monotonic() + _SECONDS):

@@ -161,6 +161,15 @@ class Client:
         """What happened to the messages of a trace: their first 1000 events, as the answer has them."""
         return self._call("GET", None, f"traces/{_segment(trace_id)}").content
 
+    def rates(self, limit: int) -> dict[str, Any]:
+        """The last hour of all queues that the caller may see, with up to ``limit`` of the busiest."""
+        return self._json("GET", None, "rates", parameters={"limit": limit})
+
+    @property
+    def address(self) -> str:
+        """The URL of the gateway, without a user and a password, and without a slash at its end."""
+        return str(self._http.base_url.copy_with(userinfo=b"")).rstrip("/")
+
     def purge(self, queue: str, dead_letters: bool, dry_run: bool) -> dict[str, Any]:
         """Remove the ready and delayed messages, or the dead letters, or only count them; return their number."""
         action = "/dead-letters:purge" if dead_letters else ":purge"

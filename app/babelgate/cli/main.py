@@ -27,6 +27,7 @@ from babelgate.cli.output import REFUSED, complain, configuration_errors, one_li
 from babelgate.cli.publishing import publish, validate
 from babelgate.cli.queues import brokers, purge, queues
 from babelgate.cli.startup import broker_states, greet, setting_warnings, summarize
+from babelgate.cli.top import open_console, top
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.terminal import guard_output
 
@@ -200,7 +201,7 @@ def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: 
 
 _COMMANDS = (
     *(publish, validate, receive, tail, peek, ack, nack),
-    *(queues, brokers, purge, dead_letters, message, trace, pipeline),
+    *(queues, brokers, top, open_console, purge, dead_letters, message, trace, pipeline),
 )
 for command in _COMMANDS:
     cli.add_command(command)

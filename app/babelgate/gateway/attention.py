@@ -127,7 +127,8 @@ class Attention:
         for name in managed:
             circuit = self._outages.circuits[name]
             if circuit.is_open:
-                yield Concern(kind="circuit_open", broker=name, detail=circuit.refusal().detail)
+                detail = f"The broker {name!r} answers no ping, and calls to it are refused: {circuit.reason}."
+                yield Concern(kind="circuit_open", broker=name, detail=detail)
             if (refused := self._outages.storage(name)) is not None:
                 yield Concern(kind="storage_refused", broker=name, detail=refused)
 

@@ -28,6 +28,7 @@ from babelgate.observe.rates import (
     RatesReport,
     delivery_seconds,
     publish_seconds,
+    recent_share,
 )
 from babelgate.runtime import turns
 
@@ -118,15 +119,20 @@ class QueueRates(Struct, frozen=True, kw_only=True):
     minutes: Sequence[Minute]
 
 
-class BusyQueue(Struct, frozen=True, kw_only=True):
-    """One of the busiest queues. ``…_per_second``: the mean of the last 60 s. ``hour``: the figures of the last
-    hour. ``stats``: what the broker says of it, at most 5 s old."""
+class PerSecond(Struct, frozen=True, kw_only=True):
+    """Messages a second, the mean of the last 60 s."""
 
-    queue: str
-    broker: str
     published_per_second: float
     delivered_per_second: float
     acked_per_second: float
+
+
+class BusyQueue(PerSecond, frozen=True, kw_only=True):
+    """One of the busiest queues. ``hour``: the figures of the last hour. ``stats``: what the broker says of it, at most
+    5 s old."""
+
+    queue: str
+    broker: str
     hour: RateFigures
     stats: QueueStats
 
@@ -138,7 +144,7 @@ class BrokerCircuit(Struct, frozen=True, kw_only=True):
     circuit: Literal["closed", "open"]
 
 
-class RatesOverview(Struct, frozen=True, kw_only=True):
+class RatesOverview(PerSecond, frozen=True, kw_only=True):
     """The figures of all queues on which the caller has any right.
 
     ``queues``: the busiest, by messages published and delivered in the last 60 s, then in the hour. ``brokers``: those
@@ -207,7 +213,12 @@ class Rates:
         sums = {each.queue: each for each in _busiest(_added(report.queues for report in reports))}
         counted = await self._attention.counted(caller, sums, islice(sums, min(limit, MAX_SHOWN)))
         shown = [each for each in islice(sums, min(limit, MAX_SHOWN)) if each in counted]
+        now = self._clock()
+        recent = [
+            sum(recent_share(each.at // MINUTE_MS, now) * getattr(each, name) for each in minutes) for name in COUNTS
+        ]
         return RatesOverview(
+            **_per_second(recent),
             complete_since=max(report.complete_since for report in reports),
             processes=processes,
             hour=total,
@@ -315,14 +326,16 @@ def _busiest(sums: Sequence[QueueSum], most: int | None = None) -> list[QueueSum
     return sorted(sums, key=activity)[:most]
 
 
+def _per_second(recent: Sequence[float]) -> dict[str, float]:
+    """The members of PerSecond."""
+    return {f"{name}_per_second": round(count / 60, 3) for name, count in zip(COUNTS[:3], recent, strict=False)}
+
+
 def _busy(total: QueueSum, counted: WatchedQueue) -> BusyQueue:
-    published, delivered, acked = (round(count / 60, 3) for count in total.recent[:3])
     return BusyQueue(
         queue=total.queue,
         broker=counted.route.broker,
-        published_per_second=published,
-        delivered_per_second=delivered,
-        acked_per_second=acked,
+        **_per_second(total.recent),
         hour=RateFigures(**_members(total.lanes)),
         stats=counted.stats,
     )

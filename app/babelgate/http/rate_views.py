@@ -54,11 +54,13 @@ class FiguresView(View):
     """The age that 99 % of the messages had at most at their first delivery, in seconds."""
 
 
-class MinuteView(FiguresView):
-    """What happened within one minute."""
-
+class _Begun(View):
     at: int
     """The beginning of the minute, Unix milliseconds."""
+
+
+class MinuteView(FiguresView, _Begun):
+    """What happened within one minute."""
 
 
 class _HourView(View):
@@ -72,28 +74,29 @@ class _HourView(View):
     """The minutes of the last hour since counting began, oldest first. The last one is not over."""
 
 
-class QueueRatesView(_HourView):
+class _Named(View):
+    queue: str
+    """The name of the queue in paths."""
+    broker: str
+    """The configured name of the broker."""
+
+
+class QueueRatesView(_HourView, _Named):
     """The last hour of one queue, in minutes."""
 
-    queue: str
-    """The name of the queue in paths."""
-    broker: str
-    """The configured name of the broker."""
 
-
-class BusyQueueView(View):
-    """A queue with its rates, its last hour and its counts."""
-
-    queue: str
-    """The name of the queue in paths."""
-    broker: str
-    """The configured name of the broker."""
+class _PerSecond(View):
     published_per_second: float
     """Messages published a second, the mean of the last 60 seconds."""
     delivered_per_second: float
     """Messages delivered a second, the mean of the last 60 seconds."""
     acked_per_second: float
     """Messages acked a second, the mean of the last 60 seconds."""
+
+
+class BusyQueueView(_PerSecond, _Named):
+    """A queue with its rates, its last hour and its counts."""
+
     hour: FiguresView
     stats: StatsView
 
@@ -132,7 +135,7 @@ class ConcernView(View):
     """A sentence for people."""
 
 
-class RatesView(_HourView):
+class RatesView(_HourView, _PerSecond):
     """The last hour of all queues that the caller has any right on."""
 
     queues: list[BusyQueueView]

@@ -197,8 +197,7 @@ class RateCounters:
         In ``total.queues`` are then all queues that were used within the hour.
         """
         now = self._clock()
-        minute, ran = divmod(now, MINUTE_MS)
-        share = 1 - ran / MINUTE_MS
+        minute = now // MINUTE_MS
         # The numbers of a row are added all at once, as the digits of one large number. Each digit has 32 bits, and no
         # process handles 2**32 messages in an hour.
         sums: dict[int, int] = {}
@@ -211,7 +210,7 @@ class RateCounters:
                     hour += row
                     sums[held] = sums.get(held, 0) + row
                     if held >= minute - 1:
-                        weight = 1.0 if held == minute else share
+                        weight = recent_share(held, now)
                         recent = [before + weight * count for before, count in zip(recent, numbers, strict=False)]
                 if hour:
                     total.queues.append(QueueSum(queue, _digits(hour), recent))
@@ -233,6 +232,13 @@ class RateCounters:
         self._queues[queue] = series
         series.begin(minute)
         return series
+
+
+def recent_share(minute: int, now: int) -> float:
+    """The share of the counts of ``minute`` that falls within the last 60 s, if they are spread evenly: all of those of
+    the running minute, and none of those before the last one. ``now``: Unix ms."""
+    running, ran = divmod(now, MINUTE_MS)
+    return 1.0 if minute == running else 1 - ran / MINUTE_MS if minute == running - 1 else 0.0
 
 
 def _digits(number: int) -> list[int]:

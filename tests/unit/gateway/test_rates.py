@@ -164,7 +164,12 @@ async def test_the_busiest_now_come_first(host: Host) -> None:
     host.count("one.more", count=59)
     host.count("one.more", "acked", count=6)
     host.now += 30_000
-    found = (await host.overview(limit=3)).queues
+    every = await host.overview(limit=3)
+    assert (every.published_per_second, every.delivered_per_second, every.acked_per_second) == (1.483, 0, 0.1)
+    host.now += 30_000 + 15_000
+    assert (await host.overview()).published_per_second == round(89 * 0.75 / 60, 3)
+    host.now -= 45_000
+    found = every.queues
     assert [(each.queue, each.published_per_second, each.acked_per_second) for each in found] == [
         ("one.more", 0.983, 0.1),
         ("one.now", 0.5, 0),
