@@ -19,14 +19,13 @@ from pydantic import (
     model_validator,
 )
 
+from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
 from babelgate.jsontext import digits
 from babelgate.masking import mask_url
 
-MAX_LEASE_SECONDS = 43_200
-"""12 hours: the longest lease of any supported broker (the visibility time-out of Amazon SQS)."""
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|\[[0-9a-f:.]+\]")
 _UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
 
@@ -255,8 +254,9 @@ class IdempotencySettings(Section):
     store: str = Field(
         default="own",
         min_length=1,
-        description="The broker (SQLite or Redis) that keeps the idempotency keys of all queues. `own`: the broker of "
-        "each queue, where it supports keys. `none`: no keys; a request with one is 422.",
+        description="The broker that keeps the idempotency keys of all queues: one that keeps them atomically in "
+        "[the table of brokers](brokers.md#compare). `own`: the broker of each queue, where it supports keys. `none`: "
+        "no keys; a request with one is 422.",
     )
     retention_seconds: Seconds = Field(default=86_400, le=31_536_000, description="The time for which a key is kept.")
     max_keys: int = Field(

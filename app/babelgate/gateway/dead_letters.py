@@ -23,7 +23,7 @@ MAX_SCANNED = 10_000
 early and returns a cursor; a search that has not found its letter names the cursor to continue with."""
 _EXPIRY_PAGE = 250
 """Letters that the expiry reads at a time. Some brokers find each page by reading all before it, so that few large ones
-are cheaper. RabbitMQ's binding keeps the bodies of 300."""
+are cheaper."""
 _MAX_PAGES = 200
 """Most calls of the broker by one listing. A page has no more letters than are still wanted, so that a listing of few
 would make a call for each letter that does not match."""

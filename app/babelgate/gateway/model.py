@@ -252,7 +252,7 @@ class QueueInfo:
 class BrokerInfo:
     """A broker as operators see it. ``url`` without its secrets; ``capabilities`` of an ordinary queue. ``circuit``:
     while it is open, this process refuses calls to the broker. ``version``: what the server says of itself, such as
-    ``Redis 7.0.15``; None: nothing, or nothing yet."""
+    ``Broker 7.0.15``; None: nothing, or nothing yet."""
 
     broker: str
     kind: str

@@ -25,8 +25,8 @@ from babelgate.runtime import turns
 _PAGE = 100
 _MAX_ERRORS = 20
 _PACE_SECONDS = 0.5
-"""A rate applies to pages of about this duration, and a longer pause is divided into such parts. RabbitMQ keeps the
-letters of a reader taken, and so in order, for a second after its last call."""
+"""A rate applies to pages of about this duration, and a longer pause is divided into such parts. A binding may
+keep the letters of a reader taken, and so in order, for a second after its last call."""
 
 EDITED, FORCED = "edited", "forced"
 

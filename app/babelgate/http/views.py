@@ -194,7 +194,7 @@ class BrokerView(View):
     broker: str
     """The configured name of the broker."""
     kind: str
-    """The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`."""
+    """The kind of the broker, such as `sqlite`."""
     url: str = Field(description="The URL, without its secrets.")
     required: bool
     """Whether `/readyz` fails while this broker is down."""
@@ -282,14 +282,12 @@ class NativeWriteView(View):
 
     operation: str = Field(description="The command or statement.", examples=["basic.publish"])
     target: dict[str, Any] = Field(
-        description="Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: "
-        "`table`.",
+        description="Where it writes, such as an exchange and a routing key, a key or a table.",
         examples=[{"exchange": "", "routing_key": "emails", "mandatory": True}],
     )
     fields: dict[str, Any] = Field(
-        description="The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` "
-        "is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. "
-        "SQLite: the other columns of the row.",
+        description="The native values beside body and headers, such as the properties of a message or the other "
+        "columns of a row, in the broker's own names and units.",
         examples=[{"content_type": "application/json", "delivery_mode": 2}],
     )
     headers: dict[str, NativeHeaderView] = Field(

@@ -83,7 +83,7 @@ def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy
     """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``."""
     section = settings.idempotency
     if section.store not in (OWN, NONE) and not isinstance(bindings[section.store], KeepsKeys):
-        reason = f"the broker {section.store!r} cannot keep keys; SQLite and Redis can"
+        reason = f"the broker {section.store!r} cannot keep keys; docs/brokers.md says which can"
         raise ConfigError(key="idempotency.store", reason=reason)
     return KeyPolicy(section.store, Terms(section.retention_seconds, section.max_keys))
 

@@ -74,7 +74,7 @@ class Metrics:
         systems: Mapping[str, str] | None = None,
         labels: QueueLabels | None = None,
     ) -> None:
-        """``systems`` is OpenTelemetry's name of the system of each broker (``redis``), by its name. ``labels``: the
+        """``systems`` is OpenTelemetry's name of the system of each broker, by its name. ``labels``: the
         queues with a label, where several workers share the choice."""
         self._clock = clock
         self._systems = systems or {}

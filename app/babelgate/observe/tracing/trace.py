@@ -155,7 +155,8 @@ def _joined(lines: RawHeaders, wanted: bytes) -> bytes:
 def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[str, str] = os.environ) -> Tracing:
     """Return the tracing that the environment configures: off, and without imports, unless it names an exporter.
 
-    ``brokers`` has the system (``redis``) and the masked URL of each broker, by its name. Raises ConfigError.
+    ``brokers`` has OpenTelemetry's name of the system and the masked URL of each broker, by its name. Raises
+    ConfigError.
     """
     exporters = otel.exporters_for("traces", environ)
     if not exporters:
