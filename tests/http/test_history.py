@@ -318,9 +318,10 @@ def test_a_caller_sees_events_of_its_queues_only(client, queue, token):
         problem(client("sender").get(path), 403, "forbidden")
 
 
-@pytest.fixture
-def two(tmp_path):
-    """The URLs of two gateways on one broker, each with a journal of its own, that are peers by their addresses."""
+@pytest.fixture(params=["addresses", "directory"])
+def two(request, tmp_path):
+    """The URLs of two gateways on one broker, each with a journal of its own, that are peers by their addresses, or by
+    a directory."""
     ports = [free_port(), free_port()]
     brokers = {"local": {"url": f"sqlite:///{tmp_path}/babelgate.db", "timeout_seconds": 30}}
     with contextlib.ExitStack() as stack:
@@ -331,7 +332,9 @@ def two(tmp_path):
                 brokers=brokers,
                 journal={"landing": str(tmp_path / f"gw-{n}" / "landed"), "node": f"gw-{n}"},
                 token_keys=KEYS,
-                peers={"listen": f"127.0.0.1:{port}", "addresses": [f"127.0.0.1:{each}" for each in ports]},
+                peers={"listen": f"127.0.0.1:{port}", "addresses": [f"127.0.0.1:{each}" for each in ports]}
+                if request.param == "addresses"
+                else {"directory": str(tmp_path / "peers")},
             )
             host, own = stack.enter_context(serving(uvicorn_config(Served(found).build, found)))
             urls.append(f"http://{host}:{own}")
@@ -362,6 +365,15 @@ def test_a_gateway_that_is_gone_is_told_of(tmp_path, queue):
         whole = found(gateway, f"/messages/{receipt['id']}", "accepted")
         assert whole["searched"]["silent"] == [gone]
         assert f"No answer from {gone}." in problem(gateway.get("/messages/x"), 404, "message_not_found")["detail"]
+
+
+def test_an_id_may_end_in_a_verb(client):
+    """It is no verb there: the refusal is that of an unknown message."""
+    gateway = client()
+    for verb in ("purge", "redrive", "cancel", "resume", "validate"):
+        for body in (b"", b"null", b"{}"):
+            answer = gateway.request("GET", f"/messages/a:{verb}", content=body)
+            problem(answer, 404, "message_not_found")
 
 
 async def test_without_a_journal_it_is_a_problem(serve, connect):

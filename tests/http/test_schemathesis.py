@@ -28,7 +28,8 @@ EVERYTHING = "examples,coverage,fuzzing,stateful"
 def test_the_service_keeps_its_document(variant, phases, servers, tmp_path):
     broker = servers.broker(variant, tmp_path)
     brokers = {"tested": {"url": broker.url, "timeout_seconds": 30}}
-    with gateway(tmp_path, {"brokers": brokers, "default": broker.route("tested")}) as server:
+    journal = {"landing": str(tmp_path / "journal-landed")}
+    with gateway(tmp_path, {"brokers": brokers, "default": broker.route("tested"), "journal": journal}) as server:
         # The chains of calls find something to receive, also before they have published.
         with server.client() as client:
             drafts = [{"job": "urn:babel:test:made", "data": {"n": n}} for n in range(100)]

@@ -89,7 +89,7 @@ async def serve_rest(rest: FastAPI, gateway: Gateway, exchange: Exchange, limits
     check_query(exchange.scope["query_string"])
     # The body of `:validate` is a message, and that of a redrive of one letter may contain one. All other bodies are
     # parameters, which FastAPI reads as a whole.
-    is_validate = exchange.path.endswith(":validate")
+    is_validate = exchange.path.endswith(":validate") and exchange.path.startswith("/queues/")
     is_message = is_validate or _EDIT.fullmatch(exchange.path) is not None
     limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
     with gateway.admission.other("", min(exchange.announced, limit)) as permit:

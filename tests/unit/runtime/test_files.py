@@ -1,4 +1,4 @@
-"""Locks exclude others, on files and directories, until they are closed."""
+"""Locks exclude others, on files and directories, until they are closed. A directory has one name by any path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.runtime.files import FileLock
+from babelgate.runtime.files import FileLock, identity
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
@@ -52,3 +52,16 @@ def test_a_file_that_was_removed_or_replaced(tmp_path: Path) -> None:
         assert not lock.is_current()
         path.touch()
         assert not lock.is_current()
+
+
+def test_a_directory_has_one_name_by_any_path(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    (tmp_path / "link").symlink_to(one)
+    assert identity(one) == identity(tmp_path / "link") == identity(other / ".." / "one")
+    assert identity(one) != identity(other)
+
+
+def test_a_directory_that_is_not_there_has_a_name(tmp_path: Path) -> None:
+    assert identity(tmp_path / "a") == identity(tmp_path / "a") != identity(tmp_path / "b")
