@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from babelgate.console.routes import PageRoute
 from babelgate.console.sessions import SESSION_COOKIE, Sessions
 from babelgate.console.site import Console
 from babelgate.errors import Overloaded, QueueNotFound
+from babelgate.gateway.admission import Admission, Bounds
 from babelgate.http.api import create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
@@ -31,7 +33,7 @@ class Site:
     def __init__(self, handler, *, writes=True, form_bytes=1_000, **options):
         self.visits = []
         self._handler = handler
-        self._gateway = Setting("emails", CAPABLE).process.gateway
+        self.gateway = Setting("emails", CAPABLE).process.gateway
         self.sessions = Sessions(KEYS, now_ms)
         auth = Auth(hosts=frozenset({"localhost"}))
         routes = [
@@ -40,10 +42,10 @@ class Site:
             )
             for method in ("GET", "POST")
         ]
-        console = Console(ConsoleFrame(self._gateway, auth, RequestLimits(), self.sessions, **options), routes)
+        console = Console(ConsoleFrame(self.gateway, auth, RequestLimits(), self.sessions, **options), routes)
         self.ended: list[tuple[str, int, str]] = []
-        self._api = create_api(
-            self._gateway,
+        self.api = create_api(
+            self.gateway,
             auth=auth,
             limits=RequestLimits(),
             ended=[lambda exchange, took: self.ended.append((exchange.route, exchange.status, exchange.caller.name))],
@@ -55,14 +57,14 @@ class Site:
         return await self._handler(visit)
 
     async def get(self, path="/console/queues/a/do", **headers):
-        return await Call("GET", path, **headers).run(self._api)
+        return await Call("GET", path, **headers).run(self.api)
 
     async def post(self, path="/console/queues/a/do", **form):
         session = self.sessions.begin()
         body = urlencode({"csrf": session.csrf, **form}).encode()
         headers = {"content_type": FORM, "content_length": str(len(body))}
         headers["cookie"] = f"{SESSION_COOKIE}={self.sessions.seal(session)}"
-        return await Call("POST", path, [part(body, more=False)], **headers).run(self._api)
+        return await Call("POST", path, [part(body, more=False)], **headers).run(self.api)
 
 
 async def done(visit):
@@ -143,3 +145,39 @@ async def test_observers_see_the_template_of_the_path():
     site = Site(shown)
     await site.get("/console/queues/some/do")
     assert site.ended == [("/console/queues/{queue}/do", 200, "anyone")]
+
+
+async def test_a_large_form_is_refused_in_overload():
+    site = Site(done, form_bytes=400_000)
+    site.gateway.admission = Admission(Bounds(max_other_bytes_in_flight=100_000))
+    with site.gateway.admission.other("", 90_000):
+        answer = await site.post(text="x" * 80_000)
+        assert (answer.status, answer.headers["retry-after"], site.visits) == (429, "1", [])
+        assert b"Overloaded" in answer.body
+        assert (await site.post(text="x" * 8_000)).status == 303
+    assert (await site.post(text="x" * 80_000)).status == 303
+
+
+async def test_a_drain_does_not_end_a_page():
+    site = Site(shown)
+    await site.gateway.drain()
+    assert (await site.get()).status == 200
+
+
+async def test_a_page_whose_browser_has_gone_is_not_made():
+    begun, ended = asyncio.Event(), []
+
+    async def waits(visit):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    site = Site(waits)
+    call = Call("GET", "/console/queues/a/do")
+    serving = asyncio.create_task(call.run(site.api))
+    await begun.wait()
+    call.hang_up()
+    await serving
+    assert (ended, call.status) == ([True], 0)

@@ -54,6 +54,7 @@ def test_the_summary_says_what_runs_and_what_to_try(tmp_path: Path, workers: int
             text = shown.until("starting")
             url = f"http://127.0.0.1:{port}"
             for expected in (
+                rf"console +{url}/console\n",
                 rf"docs +{url}/docs\n",
                 rf"metrics +{url}/metrics\n",
                 r"local +sqlite:///x.db +SQLite \d+\.\d+\S* +up\n",

@@ -109,6 +109,8 @@ def summarize(url: str, settings: Settings, routes: Sequence[tuple[str, Route]])
     warnings = setting_warnings(settings, routes)
     warnings += [f"{name}: {warning}" for name, state in states.items() for warning in state.warnings]
     addresses = [("API", url), ("docs", f"{url}/docs"), ("state", f"{url}/readyz?verbose")]
+    if settings.has_console:
+        addresses.insert(1, ("console", f"{url}/console"))
     if settings.metrics:
         addresses.append(("metrics", f"{url}/metrics"))
     sections = [

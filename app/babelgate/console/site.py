@@ -15,7 +15,7 @@ from babelgate.console.visits import ROOT, Visit
 from babelgate.errors import BabelgateError, Forbidden, InternalError, InvalidParameter, Unauthenticated
 from babelgate.gateway.authorization import ANYONE
 from babelgate.http.body import media_type, read
-from babelgate.http.exchange import Exchange
+from babelgate.http.exchange import ClientGone, Exchange
 from babelgate.http.heads import check_query
 from babelgate.http.problems import MethodNotAllowed, NotFound, RawHeaders, UnsupportedMediaType
 from babelgate.observe.logs import get_logger
@@ -57,6 +57,8 @@ class Console:
         visit = Visit(self._frame, exchange)
         try:
             answer = await self._answer(visit)
+        except ClientGone:
+            raise
         except BabelgateError as error:
             exchange.error = error.problem_code
             answer = visit.failure(error)

@@ -15,7 +15,8 @@ _PAGE = re.compile(r"(?!/)(?!.*(//|\.\.))[A-Za-z0-9._~:/?=&%+-]{0,2000}")
 """An address below ``/console/``, with its query."""
 _CHALLENGE = [(b"www-authenticate", b'Bearer realm="babelgate"')]
 
-_throttled = LogThrottle(get_logger(__name__))
+log = get_logger(__name__)
+_throttled = LogThrottle(log)
 
 
 async def form(visit: Visit) -> PageAnswer:
@@ -39,11 +40,13 @@ async def sign_in(visit: Visit) -> PageAnswer:
         refused = "This token is not one of this gateway." if token else "Enter a token."
         return visit.page("sign_in.html", status=401, to=to, refused=refused)._replace(headers=_CHALLENGE)
     visit.start(credential)
+    log.info("sign-in", caller=callers[credential].name, **visit.exchange.ids())
     return visit.see_other(to)
 
 
 async def sign_out(visit: Visit) -> PageAnswer:
     """End the session in this browser."""
+    log.info("sign-out", caller=visit.caller.name, **visit.exchange.ids())
     visit.session, visit.is_new = None, True
     return visit.see_other("sign-in", "You have signed out.")
 
