@@ -56,6 +56,10 @@ TABLE = (
         "What the gateway asks for does not depend on what is in a message.",
     ),
     Repeated(
+        r"tests/brokers/rabbitmq/test_contract\.py::TestLife::test_(a_restart_of|a_killed|who_waits|an_outage)_\w+\[rabbitmq-ojs\]",
+        "What outlives a stop of the broker does not depend on what is in a message.",
+    ),
+    Repeated(
         _contract("rabbitmq", "Test(?!Attempts|DeadLetters|Settle)\\w+", "rabbitmq-ojs-quorum"),
         "The content of a message meets the type of its queue in counts of attempts and in dead letters alone.",
     ),
