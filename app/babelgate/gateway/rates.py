@@ -38,6 +38,8 @@ _REPORTED_QUEUES = 1_000
 """Queues that a process reports: the busiest, and as many with dead letters or errors. With several processes the sum
 of a queue is exact while none of them uses more."""
 
+_SUM_BYTES = 8 * LANES
+"""Of the numbers of a queue, of which 10,000 are sorted in 10 ms."""
 
 _PUBLISHED, _DELIVERED, _DEAD_LETTERED, _BROKER_ERRORS = map(
     COUNTS.index, ("published", "delivered", "dead_lettered", "broker_errors")
@@ -271,9 +273,8 @@ class Rates:
             known = [queue for queue, granted in zip(known, rights, strict=True) if granted]
         report = self._counters.nothing()
         await turns.in_background(self._counters.adding(known, report))
-        troubled = [each for each in report.queues if each.lanes[_DEAD_LETTERED] or each.lanes[_BROKER_ERRORS]]
-        busiest = [*_busiest(report.queues, _REPORTED_QUEUES), *_busiest(troubled, _REPORTED_QUEUES)]
-        report.queues = list({each.queue: each for each in busiest}.values())
+        size = len(report.queues) * _SUM_BYTES
+        report.queues = await turns.run(_reported, report.queues, size=size, background=True)
         return report
 
     async def _reports(self, query: RatesQuery) -> tuple[list[RatesReport], Processes]:
@@ -315,6 +316,12 @@ def _added(reports: Iterable[Sequence[QueueSum]]) -> list[QueueSum]:
             each = QueueSum(each.queue, _sum((before.lanes, each.lanes)), recent)
         found[each.queue] = each
     return list(found.values())
+
+
+def _reported(sums: Sequence[QueueSum]) -> list[QueueSum]:
+    troubled = [each for each in sums if each.lanes[_DEAD_LETTERED] or each.lanes[_BROKER_ERRORS]]
+    found = [*_busiest(sums, _REPORTED_QUEUES), *_busiest(troubled, _REPORTED_QUEUES)]
+    return list({each.queue: each for each in found}.values())
 
 
 def _busiest(sums: Sequence[QueueSum], most: int | None = None) -> list[QueueSum]:
