@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from babelgate.console.answers import PageAnswer
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
 from babelgate.gateway.authorization import Right
+from babelgate.gateway.model import BrokerInfo
 from babelgate.gateway.rates import RatesOverview
 
 _BUSIEST = 10
@@ -41,9 +43,7 @@ WORDS = {
 
 async def show(visit: Visit) -> PageAnswer:
     """The page, or its live part."""
-    manages = bool(visit.caller.patterns(Right.MANAGE))
-    brokers = await visit.gateway.overview.brokers(visit.caller) if manages else None
-    rates = await visit.gateway.rates.overview(visit.caller, _BUSIEST)
+    brokers, rates = await asyncio.gather(_brokers(visit), visit.gateway.rates.overview(visit.caller, _BUSIEST))
     return visit.page(
         "overview.html",
         "overview_live.html",
@@ -54,6 +54,13 @@ async def show(visit: Visit) -> PageAnswer:
         words=WORDS,
         version=__version__,
     )
+
+
+async def _brokers(visit: Visit) -> list[BrokerInfo] | None:
+    """The brokers that the user manages; None for a user who manages nothing."""
+    if not visit.caller.patterns(Right.MANAGE):
+        return None
+    return await visit.gateway.overview.brokers(visit.caller)
 
 
 def _figures(rates: RatesOverview) -> dict[str, Any]:
