@@ -11,6 +11,7 @@ import pytest
 
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.worker_metrics import KEPT_FILES, Workers
+from babelgate.gateway.rates import RatesQuery
 from babelgate.observe.events import Event
 from babelgate.observe.metrics import catalogue
 from babelgate.observe.metrics.instruments import Snapshot, encode, merged
@@ -102,4 +103,26 @@ async def test_without_its_directory_a_worker_is_alone(siblings: Workers, tmp_pa
     (tmp_path / "workers").rmdir()
     await siblings.write_own(b"[]")
     assert await published(siblings) == 0
+    await siblings.close()
+
+
+async def test_the_rates_of_the_dead_are_missing_and_those_of_who_hangs_are_silent(
+    siblings: Workers, tmp_path: Path, dead_pid: int
+) -> None:
+    files, hanging = tmp_path / "workers", "a" * 16
+    assert await siblings.rates(RatesQuery("q")) == ([], 0)
+    (files / f"{'d' * 16}-{dead_pid}").write_bytes(encode(snapshot(1)))
+    assert await siblings.rates(RatesQuery("q")) == ([], 0)
+    # It listens and does not answer.
+    other = SocketDirectory(tmp_path / "peers")
+    other.open()
+    with other.bind(hanging):
+        (files / f"{hanging}-{os.getpid()}").write_bytes(encode({}))
+        assert await siblings.rates(RatesQuery("q")) == ([], 1)
+    await siblings.close()
+
+
+async def test_a_process_without_metrics_is_known_to_the_others(siblings: Workers, tmp_path: Path) -> None:
+    await siblings.start()
+    assert [path.read_bytes() for path in (tmp_path / "workers").iterdir()] == [encode({})]
     await siblings.close()
