@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
 
+from babelgate.brokers.binding import QueueStats
 from babelgate.brokers.kafka.admin import Topic
 from babelgate.brokers.kafka.emptiness import Progress
 from babelgate.brokers.kafka.options import KafkaQueue
@@ -141,6 +142,11 @@ def _entry_of_others(number: int) -> tuple[Any, float]:
     return (_text(number, 300), EntryId(10**12 + number, 10**12 + 2 * number)), number / 7
 
 
+def _counts(number: int) -> tuple[Any, ...]:
+    many = 10**12 + number
+    return _text(number), (number / 7, QueueStats(many, many + 1, many + 2, many + 3, number / 3, many + 4))
+
+
 CACHES = [
     Remembered(
         "babelgate.http.heads._remembered",
@@ -173,6 +179,7 @@ CACHES = [
         "process",
         lambda n: (_text(n), (n / 7, [_text(n * 20 + each, 300) for each in range(20)])),
     ),
+    Remembered("babelgate.gateway.recent_counts._counts", "counts of queues", "process", _counts),
     Remembered("babelgate.gateway.routing._routes", "routes", "process", _route),
     Remembered("babelgate.gateway.runtimes._names", "names of idle queues", "process", _plain),
     Remembered("babelgate.gateway.ack_tokens._leases", "leases of ack tokens", "process", _lease),

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from babelgate import errors
+from babelgate.clock import now_ms
 from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.routing import Router, Rule
@@ -17,6 +18,7 @@ from babelgate.http import problems
 from babelgate.http.api import create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
+from babelgate.observe.rates import RateCounters
 from tests.harness.memory import CAPABLE, OWNED, ConnectedMemory, MemoryBinding
 from tests.harness.problems import problem
 
@@ -245,7 +247,8 @@ async def test_an_entry_that_cannot_be_read_is_one_that_fails(connect, queue, ca
     ) % queue.encode()
     binding = MemoryBinding()
     sealer = TokenSealer([TokenKey("k", bytes(32))])
-    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer, clock=clock)
+    routes, counters = Router([], Rule("*", binding)), RateCounters(now_ms)
+    gateway = Gateway({"memory": binding}, routes, sealer, clock=clock, counters=counters)
     client = await connect(create_api(gateway, auth=Auth(), limits=RequestLimits()))
     answer = await client.post(f"/queues/{queue}/messages:batch", content=envelope + LINE + envelope, headers=NDJSON)
     assert (answer.status_code, answer.json()["accepted"]) == (207, 2)

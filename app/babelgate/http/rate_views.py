@@ -101,7 +101,7 @@ class BusyQueueView(_PerSecond, _Named):
     stats: StatsView
 
 
-class BrokerCircuitView(View):
+class CircuitView(View):
     """The circuit of a broker."""
 
     broker: str
@@ -140,7 +140,7 @@ class RatesView(_HourView, _PerSecond):
 
     queues: list[BusyQueueView]
     """The busiest queues, by messages published and delivered in the last 60 seconds, then in the last hour."""
-    brokers: list[BrokerCircuitView]
+    brokers: list[CircuitView]
     """The brokers that the caller may manage, by name."""
     attention: list[ConcernView]
     """What needs attention, most urgent first: at most 100. Up to 200 queues are looked at: the busiest, those with new
