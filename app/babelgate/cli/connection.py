@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -27,6 +28,13 @@ class Number(click.FloatRange):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
+
+CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    envvar="BABELGATE_CONFIG",
+    help="The YAML configuration file; without it, the defaults apply.",
+)
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs, one object per line.")
 

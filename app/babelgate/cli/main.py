@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from babelgate import __version__
+from babelgate.cli.connection import CONFIG
 from babelgate.cli.consuming import ack, nack, peek, receive, tail
 from babelgate.cli.dead_letters import dead_letters, formerly_redrive
 from babelgate.cli.history import message, trace
+from babelgate.cli.journal import journal
 from babelgate.cli.output import REFUSED, complain, configuration_errors, one_line_errors, print_json, say, table
 from babelgate.cli.publishing import publish, validate
 from babelgate.cli.queues import brokers, purge, queues
@@ -34,13 +36,6 @@ from babelgate.terminal import guard_output
 if TYPE_CHECKING:
     from babelgate.config.settings import Settings
     from babelgate.gateway.routing import Route
-
-CONFIG = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    envvar="BABELGATE_CONFIG",
-    help="The YAML configuration file; without it, the defaults apply.",
-)
 
 
 class _Commands(click.Group):
@@ -201,7 +196,7 @@ def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: 
 
 _COMMANDS = (
     *(publish, validate, receive, tail, peek, ack, nack),
-    *(queues, brokers, top, open_console, purge, dead_letters, message, trace, pipeline),
+    *(queues, brokers, top, open_console, purge, dead_letters, message, trace, journal, pipeline),
 )
 for command in _COMMANDS:
     cli.add_command(command)

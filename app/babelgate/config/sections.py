@@ -289,6 +289,12 @@ class JournalSettings(Section):
         default=67_108_864, ge=65_536, le=1_073_741_824, description="Uncompressed size at which a segment is closed."
     )
     segment_seconds: Seconds = Field(default=60, le=3_600, description="Age at which a segment is closed.")
+    max_bytes: int | None = Field(
+        default=None,
+        ge=1_048_576,
+        description="Maximum size of all landed segments in a directory; the oldest are deleted. Not for other stores, "
+        "which have rules of their own. None: segments are never deleted.",
+    )
     bodies: bool = Field(default=False, description="Whether records contain the envelopes.")
     buffer_bytes: int = Field(
         default=16_777_216, ge=65_536, description="Maximum size of the records that wait in memory for the disk."

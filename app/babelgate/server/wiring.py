@@ -234,10 +234,16 @@ def _history(settings: Settings, journaled: Journal | None, peers: PeerSearch) -
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
     """Build the journal without starting it; None when none is configured. Raises ConfigError."""
+    options = journal_options(settings)
+    return None if options is None else Journal(options, clock)
+
+
+def journal_options(settings: Settings) -> Options | None:
+    """The options of the journal; None when none is configured."""
     section = settings.journal
     if section.landing is None:
         return None
-    options = Options(
+    return Options(
         landing=section.landing,
         open_directory=journal_directory(settings),
         node=section.node,
@@ -246,9 +252,9 @@ def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
         segment_seconds=section.segment_seconds,
         bodies=section.bodies,
         buffer_bytes=section.buffer_bytes,
+        max_bytes=section.max_bytes,
         wait=section.when_full == "wait",
     )
-    return Journal(options, clock)
 
 
 def journal_directory(settings: Settings) -> Path:

@@ -35,8 +35,9 @@ BUSY_SECONDS = 60.0
 """Maximum wait for another process that adds a segment, which takes a second."""
 _FRAME_BITS = 24
 _MAX_FRAME = 1 << _FRAME_BITS
-_GROUP = 16
-"""Frames whose keys are added by one statement, which bounds the memory that it takes."""
+_GROUP = 128
+"""Frames whose keys are added by one statement: those of a usual segment, so that each page is written once, with 20 MB
+at most."""
 _VERSION = 1
 """``user_version`` of the files. One of another version is made again."""
 _DAMAGED = ".damaged"
@@ -209,9 +210,13 @@ class Index:
     Every method may raise OSError or DamagedIndex. After the latter call :meth:`set_aside`.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, clock: Clock, *, rows_per_file: int = ROWS_PER_FILE, max_files: int = MAX_FILES
+    ) -> None:
         """``clock``: the one of the records."""
         self.directory = directory
+        self._rows_per_file = rows_per_file
+        self._max_files = max_files
         self._clock = clock
         self._open: IndexFile | None = None
 
@@ -230,14 +235,14 @@ class Index:
         with self._maintaining():
             if not self.files():
                 self._create(self._clock())
-        return any(self.directory.glob(f"*{_DAMAGED}"))
+        return bool(self.damaged())
 
     def add(self, segment: SegmentRow, keys: Iterable[Sequence[int]]) -> None:
         """Add a landed segment, unless the newest file has it. ``keys``: of each frame; ``first_frame`` is set here.
 
         Durable when it returns, all or nothing.
         """
-        with self._newest() as file:
+        with self._newest(to_grow=True) as file:
             if file.run("has_segment", name=segment.name):
                 return
             _, first_frame, _ = file.run("state")
@@ -280,6 +285,13 @@ class Index:
             if rebuilt or since > file.since():
                 file.run("set_since", since=since)
 
+    def is_full(self) -> bool:
+        """Whether a further segment would make the index forget another."""
+        if len(files := self.files()) < self._max_files:
+            return False
+        with contextlib.closing(IndexFile(files[-1])) as file:
+            return bool(file.run("state")[2] >= self._rows_per_file)
+
     def set_aside(self, path: Path) -> None:
         """Rename a damaged file away. From now on the index reaches back to this moment, until it is made again."""
         self.close()
@@ -295,10 +307,9 @@ class Index:
                 self._create(self._clock())
         self.reach(self._clock())
 
-    def rebuilt(self) -> None:
-        """Delete the damaged files, whose segments are indexed again."""
-        for path in self.directory.glob(f"*{_DAMAGED}"):
-            path.unlink(missing_ok=True)
+    def damaged(self) -> list[Path]:
+        """The damaged files, whose segments have to be indexed again."""
+        return sorted(self.directory.glob(f"*{_DAMAGED}"))
 
     def close(self) -> None:
         """Close the open file. The index can be used again."""
@@ -307,8 +318,8 @@ class Index:
             self._open = None
 
     @contextmanager
-    def _newest(self) -> Iterator[IndexFile]:
-        """A transaction in the newest file, which is a new one if that is full."""
+    def _newest(self, *, to_grow: bool = False) -> Iterator[IndexFile]:
+        """A transaction in the newest file; ``to_grow``: in a new one if that is full."""
         while True:
             path = self.files()[-1]
             if self._open is None or self._open.path != path or not self._open.is_current():
@@ -319,7 +330,7 @@ class Index:
                 # Another process may have added a file, or deleted this one, before the transaction began.
                 if self.files()[-1] == path and file.is_current():
                     since, next_frame, rows = file.run("state")
-                    if rows < ROWS_PER_FILE and next_frame < _MAX_FRAME // 2:
+                    if not to_grow or (rows < self._rows_per_file and next_frame < _MAX_FRAME // 2):
                         yield file
                         return
                     with self._maintaining():
@@ -339,7 +350,7 @@ class Index:
 
     def _bound(self) -> None:
         """Delete the file with the oldest records while there are too many."""
-        while len(files := self.files()) > MAX_FILES:
+        while len(files := self.files()) > self._max_files:
             ends = []
             for path in files[:-1]:
                 with contextlib.closing(IndexFile(path)) as file:

@@ -7,6 +7,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from babelgate.clock import Clock
 from babelgate.observe.journal.frames import Contents, SegmentFrame, Unpacking, blocks, compression_of, contents
 from babelgate.observe.journal.index import DamagedIndex, Index, IndexFile, SegmentRow
 from babelgate.observe.journal.keys import INDEX, read_keys
-from babelgate.observe.journal.stores import LandedSegment, Store
+from babelgate.observe.journal.stores import LandedSegment, Store, segment_name
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import FileLock
 
@@ -48,8 +49,8 @@ class Indexing:
         with self._setting_aside():
             self._index.add(*_described(segment.name, landed, sizes, _contents(segment, sizes)))
 
-    def remove(self, names: list[str]) -> None:
-        """Forget segments that are deleted next. Raises OSError."""
+    def forget(self, names: list[str]) -> None:
+        """Remove segments that are deleted next. Raises OSError."""
         with self._setting_aside():
             self._index.remove(names)
 
@@ -77,9 +78,8 @@ class Indexing:
             return
         index = Index(self._index.directory, self._clock)
         try:
-            done = complete(index, self._make_store(), lambda progress: None, self._rest)
-        except DamagedIndex as error:
-            index.set_aside(error.path)
+            while (done := self._completed(index)) is not None and index.damaged():
+                pass  # another file was renamed away meanwhile
         except Exception as error:
             # Libraries of stores raise any class of error.
             log.warning("the journal's index is not made again, until the next start", error=error)
@@ -90,6 +90,13 @@ class Indexing:
             index.close()
             self._rebuilding.release()
 
+    def _completed(self, index: Index) -> IndexProgress | None:
+        while True:
+            try:
+                return complete(index, self._make_store(), lambda progress: None, self._rest)
+            except DamagedIndex as error:
+                index.set_aside(error.path)
+
     def _rest(self, seconds: float) -> bool:
         """Leave the CPU to requests for as long as it was used; return whether to go on."""
         return not self._stopping.wait(seconds)
@@ -97,12 +104,12 @@ class Indexing:
 
 class IndexProgress(Struct, frozen=True):
     """How far a rebuild is: ``segments`` of ``all_segments`` are indexed, and of these it has added ``added``.
-    ``unreadable`` could not be read."""
+    ``unreadable``: paths of damaged files."""
 
     segments: int
     all_segments: int
     added: int
-    unreadable: int
+    unreadable: list[str]
 
 
 def complete(
@@ -123,26 +130,32 @@ def complete(
 def _complete(
     index: Index, store: Store, report: Callable[[IndexProgress], None], rest: Callable[[float], bool]
 ) -> IndexProgress | None:
+    damaged = index.damaged()
     indexed: set[str] = set()
     for path in index.files():
         with contextlib.closing(IndexFile(path)) as opened:
             indexed.update(opened.names())
-    landed = {_name(each): each for each in store.files()}
+    landed = {segment_name(each.path): each for each in store.files()}
     missing = sorted((each for name, each in landed.items() if name not in indexed), key=_path, reverse=True)
-    added = unreadable = 0
+    added, unreadable = 0, list[str]()
     known = len(landed) - len(missing)
-    report(IndexProgress(known, len(landed), 0, 0))
+    report(IndexProgress(known, len(landed), 0, []))
+    earliest: int | None = None
     for file in missing:
+        if index.is_full():
+            earliest = _end(file)
+            break
         began = time.monotonic()
         try:
             found, sizes = _unpacked(store, file.path)
         except FileNotFoundError:
             pass  # deleted since
         except ValueError as error:
-            unreadable += 1
+            unreadable.append(file.path)
             log.warning("a landed segment is damaged", file=file.path, error=error)
         else:
-            index.add(*_described(_name(file), file.path, sizes, found))
+            if sizes:
+                index.add(*_described(segment_name(file.path), file.path, sizes, found))
             added += 1
         report(IndexProgress(known + added, len(landed), added, unreadable))
         if not rest(time.monotonic() - began):
@@ -151,25 +164,25 @@ def _complete(
     gone = indexed - landed.keys()
     if gone:
         index.remove(gone)
-    return _finish(index, IndexProgress(known + added, len(landed), added, unreadable))
+    if not unreadable and index.damaged() == damaged:
+        begins: list[int] = []
+        for path in index.files():
+            with contextlib.closing(IndexFile(path)) as opened:
+                begins += (opened.times() or ())[:1]
+        if begins:
+            index.reach(earliest or min(begins), rebuilt=True)
+    for path in damaged:
+        path.unlink(missing_ok=True)
+    return IndexProgress(known + added, len(landed), added, unreadable)
 
 
-def _finish(index: Index, progress: IndexProgress) -> IndexProgress:
-    begins = []
-    for path in index.files():
-        with contextlib.closing(IndexFile(path)) as opened:
-            times = opened.times()
-            if times is not None:
-                begins.append(times[0])
-    if begins and not progress.unreadable:
-        index.reach(min(begins), rebuilt=True)
-    index.rebuilt()
-    return progress
+def _end(file: LandedSegment) -> int:
+    """The latest time of a record in a landed segment, Unix ms: an hour after that in its path.
 
-
-def _name(file: LandedSegment) -> str:
-    """The name of the plain file of a landed segment."""
-    return file.path.rpartition("/")[2].rpartition(".")[0]
+    A segment is closed after an hour at most.
+    """
+    folder = file.path.rpartition("/")[0]
+    return round((datetime.strptime(f"{folder}+0000", "date=%Y-%m-%d/hour=%H%z").timestamp() + 7200) * 1000)
 
 
 def _path(file: LandedSegment) -> str:

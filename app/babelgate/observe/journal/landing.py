@@ -10,6 +10,7 @@ from threading import Condition, Thread
 from babelgate.observe.journal.indexing import Indexing
 from babelgate.observe.journal.keys import key_file
 from babelgate.observe.journal.record import parse_segment
+from babelgate.observe.journal.retention import Retention
 from babelgate.observe.journal.segments import SegmentLock, first_at, orphans, sync
 from babelgate.observe.journal.stores import Store
 from babelgate.observe.logs import get_logger
@@ -26,7 +27,7 @@ log = get_logger(__name__)
 class Landing:
     """A thread that lands segments. A failed segment stays in ``directory`` and is retried with growing pauses."""
 
-    def __init__(self, directory: Path, store: Store, indexing: Indexing) -> None:
+    def __init__(self, directory: Path, store: Store, indexing: Indexing, retention: Retention | None = None) -> None:
         self.landed = 0
         """Number of landed segments."""
         self.failed = 0
@@ -34,6 +35,7 @@ class Landing:
         self._directory = directory
         self._store = store
         self._indexing = indexing
+        self._retention = retention
         self._waiting: deque[Path] = deque()
         self._adopted: dict[str, SegmentLock] = {}
         self._changed = Condition()
@@ -76,6 +78,7 @@ class Landing:
         while self._until is None:
             if time.monotonic() >= adopt_at:
                 self._adopt()
+                self._bound(0)
                 adopt_at = time.monotonic() + ADOPT_SECONDS
             if not self._waiting:
                 self._wait(adopt_at - time.monotonic())
@@ -123,11 +126,20 @@ class Landing:
             path.unlink()
             key_file(path).unlink(missing_ok=True)
             self.landed += 1
+            self._bound(sum(packed for _, packed in sizes))
         if segment.owner in self._adopted:
             with self._changed:  # the writer adds segments concurrently
                 left = sum(each.name.startswith(segment.owner) for each in self._waiting)
             if left == 1:
                 self._adopted.pop(segment.owner).release()
+
+    def _bound(self, added: int) -> None:
+        if self._retention is not None:
+            try:
+                self._retention.apply(added)
+            except OSError as error:
+                self.failed += 1
+                log.warning("old segments of the journal cannot be deleted", error=error)
 
     def _adopt(self) -> None:
         try:

@@ -41,6 +41,11 @@ class LandedSegment(Struct, frozen=True):
     written_at: float
 
 
+def segment_name(path: str) -> str:
+    """The name of the plain file of a landed segment, given as its path."""
+    return path.rpartition("/")[2].rpartition(".")[0]
+
+
 class Store(Protocol):
     """A landing place. For one thread; every call may block as long as the network does."""
 

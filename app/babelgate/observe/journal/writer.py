@@ -20,11 +20,13 @@ from babelgate.errors import ConfigError, Overloaded
 from babelgate.observe.journal.buffer import Buffer
 from babelgate.observe.journal.frames import Compression
 from babelgate.observe.journal.indexing import Indexing
+from babelgate.observe.journal.keys import INDEX
 from babelgate.observe.journal.landing import Landing
 from babelgate.observe.journal.record import Segment, new_epoch
+from babelgate.observe.journal.retention import Retention
 from babelgate.observe.journal.search import JournalSearch
 from babelgate.observe.journal.segments import SegmentLock, Segments, make_private
-from babelgate.observe.journal.stores import Store, store
+from babelgate.observe.journal.stores import Directory, Store, store
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import check_writable
 
@@ -51,6 +53,7 @@ class Options(Struct, frozen=True, kw_only=True):
     bodies: bool = False
     buffer_bytes: int = 16_777_216
     wait: bool = False
+    max_bytes: int | None = None
 
     def store(self) -> Store:
         """The landing place, for one thread. Raises ConfigError naming ``journal.landing``."""
@@ -88,7 +91,7 @@ class Journal:
         self._buffer = Buffer(node, epoch, options.buffer_bytes, clock, bodies=options.bodies)
         self._store = options.store()
         self._indexing = Indexing(options.open_directory, options.store, clock)
-        self._landing = Landing(options.open_directory, self._store, self._indexing)
+        self._landing = Landing(options.open_directory, self._store, self._indexing, self._retention(options))
         self.search = JournalSearch(options.open_directory, options.store(), clock, self._indexing.rebuild)
         self._segments = Segments(
             options.open_directory, node, epoch, options.segment_bytes, options.segment_seconds, self._landing.add
@@ -158,6 +161,15 @@ class Journal:
         if self._loop is not None and not self._stopping.is_set():
             self._stopping.set()
             await asyncio.to_thread(self._close, seconds)
+
+    def _retention(self, options: Options) -> Retention | None:
+        if options.max_bytes is None:
+            return None
+        if not isinstance(self._store, Directory):
+            reason = "it bounds a directory only. Let the store delete old objects, by a lifecycle rule for example"
+            raise ConfigError(key="journal.max_bytes", reason=reason)
+        lock = options.open_directory / INDEX / "retention.lock"
+        return Retention(self._store, options.max_bytes, lock, self._indexing.forget)
 
     def _prepare(self) -> None:
         self._store.prepare()
