@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from babelgate.cli.main import cli
 from babelgate.clock import now_ms
 from babelgate.config.settings import load
 from babelgate.errors import ConfigError
-from babelgate.observe.journal.frames import SegmentFrame, contents
+from babelgate.observe.journal.frames import Keys, SegmentFrame, contents
 from babelgate.observe.journal.index import Index, IndexFile, SegmentRow
 from babelgate.observe.journal.indexing import complete
 from babelgate.observe.journal.record import Record
@@ -260,7 +260,7 @@ async def test_full_files_are_followed_by_others(make: Make, tmp_path: Path) -> 
     index.close()
 
 
-def described(path: Path, below: str) -> tuple[SegmentRow, list[Sequence[int]]]:
+def described(path: Path, below: str) -> tuple[SegmentRow, list[Keys]]:
     """A landed segment of one frame, and its keys."""
     text = unpacked(path.read_bytes(), path.name)
     found = contents(text)

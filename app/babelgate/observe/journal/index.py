@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from itertools import islice
@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from babelgate.clock import Clock
-from babelgate.observe.journal.frames import SegmentFrame
+from babelgate.observe.journal.frames import Keys, SegmentFrame
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import FileLock
 
@@ -33,9 +33,9 @@ MAX_FILES = 50
 deleted."""
 BUSY_SECONDS = 60.0
 """Maximum wait for another process that adds a segment, which takes a second."""
-_FRAME_BITS = 24
-_MAX_FRAME = 1 << _FRAME_BITS
-_GROUP = 128
+_MAX_FRAME = 1 << 24
+"""Numbers of frames have 24 bits in ids."""
+_GROUP = 512
 """Frames whose keys are added by one statement: those of a usual segment, so that each page is written once, with 20 MB
 at most."""
 _VERSION = 1
@@ -237,7 +237,7 @@ class Index:
                 self._create(self._clock())
         return bool(self.damaged())
 
-    def add(self, segment: SegmentRow, keys: Iterable[Sequence[int]]) -> None:
+    def add(self, segment: SegmentRow, keys: Iterable[Keys]) -> None:
         """Add a landed segment, unless the newest file has it. ``keys``: of each frame; ``first_frame`` is set here.
 
         Durable when it returns, all or nothing.
@@ -249,8 +249,8 @@ class Index:
             row = msgspec.structs.replace(segment, first_frame=first_frame)
             added, numbered = 0, enumerate(keys, first_frame)
             while group := list(islice(numbered, _GROUP)):
-                ids = [_json([each << _FRAME_BITS | number for each in found])[1:-1] for number, found in group]
-                file.run("add_keys", ids=f"[{','.join(filter(None, ids))}]")
+                frames = ",".join(f"[{number},{_json(found.tolist())}]" for number, found in group)
+                file.run("add_keys", frames=f"[{frames}]")
                 added += sum(len(found) for _, found in group)
             file.run("grow", frames=len(segment.frames), rows=added)
             file.run(

@@ -29,8 +29,11 @@ UPDATE state SET next_frame = next_frame + :frames, rows = rows + :rows;
 UPDATE state SET since = :since;
 
 -- name: add_keys
--- In order, so that each page of the table is written once.
-INSERT OR IGNORE INTO keys (id) SELECT value FROM json_each(:ids) ORDER BY value;
+-- frames: a list of [number, [key, …]]. In order, so that each page of the table is written once.
+INSERT OR IGNORE INTO keys (id)
+SELECT added.value << 24 | json_extract(frame.value, '$[0]')
+FROM json_each(:frames) AS frame, json_each(frame.value, '$[1]') AS added
+ORDER BY 1;
 
 -- name: add_segment
 INSERT INTO segments (name, first_frame, first_at, last_at, facts)

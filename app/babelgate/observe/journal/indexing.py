@@ -6,14 +6,14 @@ import contextlib
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
 from msgspec import Struct
 
 from babelgate.clock import Clock
-from babelgate.observe.journal.frames import Contents, SegmentFrame, Unpacking, blocks, compression_of, contents
+from babelgate.observe.journal.frames import Contents, Keys, SegmentFrame, Unpacking, blocks, compression_of, contents
 from babelgate.observe.journal.index import DamagedIndex, Index, IndexFile, SegmentRow
 from babelgate.observe.journal.keys import INDEX, read_keys
 from babelgate.observe.journal.stores import LandedSegment, Store, segment_name
@@ -192,7 +192,7 @@ def _path(file: LandedSegment) -> str:
 
 def _described(
     name: str, landed: str, sizes: list[tuple[int, int]], found: Iterable[Contents]
-) -> tuple[SegmentRow, list[Sequence[int]]]:
+) -> tuple[SegmentRow, list[Keys]]:
     """The row of a segment, and the keys of its frames."""
     frames, keys = [], []
     start = packed_start = 0
@@ -232,7 +232,7 @@ def _unpacked(store: Store, path: str) -> tuple[list[Contents], list[tuple[int, 
         plain += len(piece)
         parts.append(contents(piece))
         if last:
-            keys = array("I", sorted({key for part in parts for key in part.keys}))
+            keys = memoryview(array("I", sorted({key for part in parts for key in part.keys})))
             first_at, last_at = min(part.first_at for part in parts), max(part.last_at for part in parts)
             found.append(Contents(first_at, last_at, keys))
             sizes.append((plain, until - packed))

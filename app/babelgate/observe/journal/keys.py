@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from struct import Struct as Packing
 
@@ -31,13 +30,13 @@ log = get_logger(__name__)
 
 
 class KeyBlock(Struct, frozen=True):
-    """The keys of the frame at bytes ``start`` to ``end`` of a segment, sorted; its times are those of its Contents."""
+    """The keys of the frame at bytes ``start`` to ``end`` of a segment; its times are those of its Contents."""
 
     start: int
     end: int
     first_at: int
     last_at: int
-    keys: Sequence[int]
+    keys: memoryview
 
     def has(self, keys: Collection[int]) -> bool:
         """Whether the frame has all of ``keys``."""
@@ -81,7 +80,7 @@ class KeyWriter:
             self._descriptor = os.open(self._path, flags, 0o600)
         found, end = contents(block), self._framed + len(block)
         head = _HEAD.pack(len(found.keys), self._framed, end, found.first_at, found.last_at)
-        written = memoryview(head + array("I", found.keys).tobytes())
+        written = memoryview(head + found.keys.tobytes())
         while written:
             written = written[os.write(self._descriptor, written) :]
         self._framed = end

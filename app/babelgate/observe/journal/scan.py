@@ -187,7 +187,7 @@ class Scan:
             if self._store_failed:
                 raise FileNotFoundError(path)
             packed = store.read(path, frame.packed_start, frame.packed_end)
-            for piece in unpacked(packed, compression):
+            for piece in unpacked(packed, frame.end - frame.start, compression):
                 self._add(piece)
         except Exception as error:
             # Libraries of stores raise any class of error. What can be read is the answer, which says what it lacks.
