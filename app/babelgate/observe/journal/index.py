@@ -249,8 +249,8 @@ class Index:
             row = msgspec.structs.replace(segment, first_frame=first_frame)
             added, numbered = 0, enumerate(keys, first_frame)
             while group := list(islice(numbered, _GROUP)):
-                frames = ",".join(f"[{number},{_json(found.tolist())}]" for number, found in group)
-                file.run("add_keys", frames=f"[{frames}]")
+                frames = ",".join(_json(found.tolist()) for _, found in group)
+                file.run("add_keys", frames=f"[{frames}]", first=group[0][0])
                 added += sum(len(found) for _, found in group)
             file.run("grow", frames=len(segment.frames), rows=added)
             file.run(

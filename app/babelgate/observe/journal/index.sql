@@ -29,10 +29,11 @@ UPDATE state SET next_frame = next_frame + :frames, rows = rows + :rows;
 UPDATE state SET since = :since;
 
 -- name: add_keys
--- frames: a list of [number, [key, …]]. In order, so that each page of the table is written once.
+-- frames: a list of lists of keys; first: the number of the first frame. In order, so that each page of the table is
+-- written once.
 INSERT OR IGNORE INTO keys (id)
-SELECT added.value << 24 | json_extract(frame.value, '$[0]')
-FROM json_each(:frames) AS frame, json_each(frame.value, '$[1]') AS added
+SELECT added.value << 24 | (frame.key + :first)
+FROM json_each(:frames) AS frame, json_each(frame.value) AS added
 ORDER BY 1;
 
 -- name: add_segment
