@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from babelgate.clock import now_ms
 from babelgate.observe.journal.record import Record
+from babelgate.observe.journal.search import JournalSearch, Query
+from babelgate.observe.journal.stores import store
 from tests.harness.gateway import ForkedGateway, GatewayProcess
 from tests.harness.journal import kept, read
 from tests.harness.local import eventually
 from tests.harness.traffic import Client
+from tests.unit.observe.test_journal_search import all_of
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +108,10 @@ async def test_what_a_killed_gateway_leaves(
     after = Told()
     await load(process.url, after, 1, process.stop)
     found = journaled(landing, opened)
+    search = JournalSearch(opened, store(str(landing), "zstd"), now_ms)
+    searched = await all_of(search, Query(), 1000)
+    assert sorted(searched, key=lambda each: (each.node, each.epoch, each.seq)) == found, "the index is complete"
+    search.close()
 
     known = {(record.event, record.message_id) for record in found}
     lost = [killed_at - when for event, when in before.events.items() if event not in known]

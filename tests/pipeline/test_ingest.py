@@ -9,12 +9,15 @@ import signal
 import threading
 
 import msgspec
+import pyarrow as pa
 import pytest
 
-from babelgate.observe.journal.record import encode
+from babelgate.observe.journal.frames import Unpacking
+from babelgate.observe.journal.record import Record, encode
 from babelgate.pipeline.journal.commits import Commit, CommitContent, DamagedFile
 from babelgate.pipeline.journal.ingest_batch import LARGEST_BYTES, BatchWriter, LandedFile
 from babelgate.pipeline.journal.reader import commit, committed, read_journal, read_missing, snapshot
+from babelgate.pipeline.journal.segment_lines import parse_segment_lines
 from babelgate.pipeline.storage.datasets import DatasetStore
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
@@ -350,3 +353,13 @@ def test_two_at_the_same_root_are_one_too_many(run):
         run(code=1)
     assert "Another ingest is at work there (process" in run.output
     run()
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
+def test_a_segment_of_several_frames_is_read_whole(tmp_path, compression):
+    writer = Writer(tmp_path / "landing", compression=compression)
+    path = writer.land(3_000)
+    packed = path.read_bytes()
+    assert sum(last for _, _, last in Unpacking(compression).plain([packed])) > 3
+    found = list(parse_segment_lines(pa.py_buffer(packed)))
+    assert [record.seq for record in found if isinstance(record, Record)] == list(range(1, 3_001))
