@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +14,25 @@ import yaml
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
 
+from babelgate.brokers.binding import Binding
 from babelgate.clock import Clock, now_ms
 from babelgate.config import settings
+from babelgate.console.frame import ConsoleFrame
+from babelgate.console.sessions import Sessions
+from babelgate.console.site import Console
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router, Rule
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.server.application import App
+from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.server import uvicorn_config
 from tests.harness.browser import chromium
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
+from tests.harness.world import KEYS, ORDINARY
 
 PATIENCE_MS = 60_000
 """How long a browser on a busy machine may take for one step."""
@@ -33,14 +47,10 @@ addEventListener("securitypolicyviolation", (event) =>
 class ConsoleServer:
     """``url``: of the gateway, with its prefix. ``application``: what serves, in a thread of its own."""
 
-    def __init__(self, served: Served, url: str, loaded: settings.Settings) -> None:
-        self._served = served
+    def __init__(self, application: App, url: str, loaded: settings.Settings) -> None:
+        self.application = application
         self.url = url
         self.settings = loaded
-
-    @property
-    def application(self) -> Any:
-        return self._served.app
 
     def client(self, token: str | None = None, **options: Any) -> httpx.Client:
         """A client of the API, or of a page; paths are relative to :attr:`url`."""
@@ -69,7 +79,26 @@ def console(directory: Path, clock: Clock = now_ms, **config: Any) -> Iterator[C
     loaded = settings.load(path, {})
     served = Served(loaded, clock=clock)
     with serving(uvicorn_config(served.build, loaded)) as (host, port):
-        yield ConsoleServer(served, f"http://{host}:{port}{loaded.prefix}", loaded)
+        yield ConsoleServer(served.app, f"http://{host}:{port}{loaded.prefix}", loaded)
+
+
+@contextmanager
+def console_over(directory: Path, binding: Binding) -> Iterator[ConsoleServer]:
+    """A server whose queues are all those of ``binding``. Anyone may use it."""
+    loaded = settings.load(None, {"BABELGATE_STATE_DIR": str(directory)})
+    auth, limits = Auth(), RequestLimits()
+    built = []
+
+    def build() -> App:
+        router = Router([], Rule("*", binding, ORDINARY))
+        gateway = Gateway({binding.name: binding}, router, TokenSealer(KEYS))
+        pages = Console(ConsoleFrame(gateway, auth, limits, Sessions(KEYS, now_ms)))
+        api = create_api(gateway, auth=auth, limits=limits, console=pages.serve)
+        built.append(App(api, gateway, Shedder(Pacer(time.thread_time), gateway.crowded)))
+        return built[-1]
+
+    with serving(uvicorn_config(build, loaded)) as (host, port):
+        yield ConsoleServer(built[0], f"http://{host}:{port}", loaded)
 
 
 class Tab:
@@ -96,6 +125,13 @@ class Tab:
         page.on("request", self._asked)
         page.on("response", self._answered)
         page.on("dialog", self._opened)
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Let the browser go on until ``condition`` holds."""
+        deadline = time.monotonic() + PATIENCE_MS / 1_000
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen"
+            self.page.wait_for_timeout(50)
 
     def go(self, path: str = "") -> Tab:
         """Open a page below ``/console/``, and wait until all of it is there."""
