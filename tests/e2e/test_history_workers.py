@@ -53,14 +53,14 @@ def test_each_worker_finds_what_all_did(running: GatewayProcess, queue: str) -> 
         deadline = time.monotonic() + LIMIT_SECONDS
         while True:
             answers = [*by_worker(running, lambda client: client.get(f"messages/{message_id}")).values()]
-            if all(answer.status_code == 200 for answer in answers):
+            # A busy machine may not let the other worker answer in time.
+            if all(answer.status_code == 200 and not answer.json()["searched"]["silent"] for answer in answers):
                 break
             assert time.monotonic() < deadline, answers[0].text
         for answer in answers:
             body = answer.json()
             assert [event["event"] for event in body["events"]] == ["accepted"], "an event was found twice"
             assert [each["node"] for each in body["searched"]["gateways"]] == ["gw"]
-            assert body["searched"]["silent"] == []
 
     for message_id in sought:
         found_by_both(message_id)
