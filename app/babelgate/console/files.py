@@ -17,6 +17,8 @@ _TYPES = {
     "console.css": b"text/css; charset=utf-8",
     "console.js": b"text/javascript; charset=utf-8",
     "icon.svg": b"image/svg+xml",
+    "queue.css": b"text/css; charset=utf-8",
+    "queue.js": b"text/javascript; charset=utf-8",
     "vendor/htmx.min.js": b"text/javascript; charset=utf-8",
     "vendor/uPlot.iife.min.js": b"text/javascript; charset=utf-8",
     "vendor/uPlot.min.css": b"text/css; charset=utf-8",

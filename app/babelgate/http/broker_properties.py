@@ -24,6 +24,11 @@ def from_header(exchange: Exchange) -> Mapping[str, Any] | None:
         return None
     if sum(name == NAME for name, _ in exchange.scope["headers"]) > 1:
         raise InvalidParameter(name=HEADER, reason="given more than once", header=HEADER)
+    return from_text(text)
+
+
+def from_text(text: bytes) -> Mapping[str, Any]:
+    """The broker properties in the value of the header. Raises InvalidParameter and EnvelopeError as for a request."""
     try:
         return {name: member.value for name, member in decode_object(text).by_name().items()}
     except JsonSyntaxError as error:

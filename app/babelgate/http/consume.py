@@ -125,13 +125,7 @@ class Consuming:
     async def settle(self, exchange: Exchange) -> None:
         """Ack, nack, reject and extend in one call."""
         access, request = await self._body(exchange, SettleRequest)
-        settlement = Settlement(
-            request.acks,
-            [_nack(nack) for nack in request.nacks],
-            [_reject(reject) for reject in request.rejects],
-            [_extend(extend) for extend in request.extends],
-        )
-        await self._settle(exchange, access, settlement, token=None)
+        await self._settle(exchange, access, settlement_of(request), token=None)
 
     async def _body(self, exchange: Exchange, kind: type[Read]) -> tuple[Access, Read]:
         if exchange.scope["query_string"]:
@@ -180,6 +174,16 @@ def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest
         raise InvalidParameter(name="body", reason=reason, pointer="")
     require_json(exchange)
     return from_body(body, ReceiveRequest)
+
+
+def settlement_of(request: SettleRequest) -> Settlement:
+    """What the gateway does for a request with all four actions."""
+    return Settlement(
+        request.acks,
+        [_nack(nack) for nack in request.nacks],
+        [_reject(reject) for reject in request.rejects],
+        [_extend(extend) for extend in request.extends],
+    )
 
 
 def _nack(request: NackRequest) -> Nack:

@@ -78,6 +78,11 @@
     const text = new DOMParser().parseFromString(xhr.responseText, "text/html").body.textContent.trim();
     say(text || `The gateway answered ${xhr.status}. The page shows an earlier state.`);
   });
+  // What pages keep in the tab is the user's.
+  document.addEventListener("submit", (event) => {
+    if (event.target.getAttribute("action")?.endsWith("sign-out")) sessionStorage.clear();
+  });
+
   const silent = () => say("The gateway does not answer. The page shows an earlier state.");
   document.addEventListener("htmx:sendError", silent);
   document.addEventListener("htmx:timeout", silent);

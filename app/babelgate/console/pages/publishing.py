@@ -1,0 +1,165 @@
+"""Publishing a message to a queue: the form, its check as one types, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from babelgate.console import bodies
+from babelgate.console.answers import PageAnswer
+from babelgate.console.pages.messages import peeked, shown_write
+from babelgate.console.pages.queue import path_of, shared
+from babelgate.console.routes import PageRoute
+from babelgate.console.visits import Visit
+from babelgate.envelope.options import IDEMPOTENCY_KEY
+from babelgate.errors import BabelgateError, InvalidIdempotencyKey, UnsupportedByBroker
+from babelgate.gateway.authorization import Right
+from babelgate.gateway.model import Replay
+from babelgate.http.broker_properties import from_text
+from babelgate.http.problems import detail_of, status_of
+from babelgate.http.schemas import PublishParameters, from_query, given
+from babelgate.runtime import turns
+
+FORM_BYTES = 4_194_304
+"""A message of 1 MiB, the usual limit, each byte of which is escaped, with the other fields."""
+_FIELDS = ("body", "delay_seconds", "ordering_key", "idempotency_key", "broker_properties")
+_TEMPLATES_FROM = 50
+"""How many of the messages that are ready are looked at for jobs."""
+_MAX_TEMPLATES = 10
+_SAMPLE = """{
+  "job": "urn:babel:example:done",
+  "data": {}
+}"""
+
+
+async def form(visit: Visit) -> PageAnswer:
+    """The form, empty or filled in from the message whose key or job is in the address."""
+    queue = visit.parameters["queue"]
+    visit.gateway.access(visit.caller, Right.SEND, queue)
+    templates = await _templates(visit, queue)
+    body = _SAMPLE
+    if key := visit.query.get("message"):
+        body = await turns.run(_again, (await peeked(visit, key)).body, visit, size=0)
+    elif (job := visit.query.get("job")) is not None and job in templates:
+        body = templates[job]
+    return _page(visit, templates, {"body": body})
+
+
+async def check(visit: Visit) -> PageAnswer:
+    """What a publish of the form would write, or why it would be refused."""
+    queue = visit.parameters["queue"]
+    projection, error = None, None
+    try:
+        _key(visit.form)
+        projection = await visit.gateway.validate(
+            visit.caller, queue, visit.form.get("body", "").encode(), **_given(visit)
+        )
+    except BabelgateError as refused:
+        error = refused
+    return visit.page(
+        "publish_check.html",
+        "publish_check.html",
+        projection=projection,
+        pretty=None if projection is None else bodies.pretty(projection.body),
+        writes=[] if projection is None else [shown_write(each) for each in projection.writes],
+        **_refusal(error),
+    )
+
+
+async def publish(visit: Visit) -> PageAnswer:
+    """Publish the message of the form. A refused one stays in the form."""
+    queue = visit.parameters["queue"]
+    body = visit.form.get("body", "").encode()
+    try:
+        receipt = await visit.gateway.publish(
+            visit.caller,
+            queue,
+            body,
+            trace=visit.exchange.trace,
+            idempotency_key=_key(visit.form),
+            **_given(visit),
+        )
+    except BabelgateError as error:
+        answer = _page(visit, {}, visit.form, **_refusal(error))
+        return answer._replace(status=status_of(error))
+    if isinstance(receipt, Replay):
+        done = f"Nothing was published: this idempotency key belongs to the message {receipt.id}."
+    else:
+        done = f"Published the message {receipt.id}, of the trace {receipt.trace_id}."
+    return visit.see_other(f"{path_of(queue)}/publish", done)
+
+
+def _page(visit: Visit, templates: Mapping[str, str], fields: Mapping[str, str], **refusal: Any) -> PageAnswer:
+    queue = visit.parameters["queue"]
+    route = visit.gateway.access(visit.caller, Right.SEND, queue).route
+    return visit.page(
+        "publish.html",
+        **shared(visit, "publish"),
+        templates=list(templates),
+        fields={name: fields.get(name, "") for name in _FIELDS},
+        capabilities=route.capabilities,
+        ignores_order=route.policy.ordering_key == "ignore",
+        **(refusal or _refusal(None)),
+    )
+
+
+def _refusal(error: BabelgateError | None) -> dict[str, Any]:
+    """The error in words, with its place in the body."""
+    if error is None:
+        return {"detail": "", "problems": []}
+    return {"detail": detail_of(error), "problems": error.facts.get("problems", [])}
+
+
+def _given(visit: Visit) -> dict[str, Any]:
+    """The options in the form, as the API reads them in a query and in a header; an empty field is none. Raises
+    InvalidParameter, EnvelopeError."""
+    form = visit.form
+    query = {name: form[name] for name in ("delay_seconds", "ordering_key") if form.get(name)}
+    parameters = from_query(urlencode(query).encode(), PublishParameters)
+    properties = form.get("broker_properties", "").strip()
+    return {
+        "delay_seconds": given(parameters.delay_seconds),
+        "ordering_key": given(parameters.ordering_key),
+        "broker_properties": from_text(properties.encode()) if properties else None,
+    }
+
+
+def _key(form: Mapping[str, str]) -> str | None:
+    """Raises InvalidIdempotencyKey."""
+    key = form.get("idempotency_key", "")
+    if key and not IDEMPOTENCY_KEY.fullmatch(key):
+        raise InvalidIdempotencyKey(reason="must be 1 to 255 printable ASCII characters")
+    return key or None
+
+
+async def _templates(visit: Visit, queue: str) -> dict[str, str]:
+    """A draft for each job of the messages that are ready; none without the right to see them."""
+    if not visit.may("listen", queue):
+        return {}
+    try:
+        found = await visit.gateway.peek(visit.caller, queue, _TEMPLATES_FROM)
+    except UnsupportedByBroker:
+        return {}
+    templates: dict[str, str] = {}
+    rows = await bodies.rows(list(found), visit.gateway.limits)
+    for message, row in zip(found, rows, strict=True):
+        envelope = row.envelope
+        if envelope is not None and envelope.job not in templates and row.size <= bodies.SHOWN_CHARACTERS:
+            templates[envelope.job] = bodies.written(bodies.draft_of(message.body, envelope, traced=False))
+    return dict(sorted(templates.items())[:_MAX_TEMPLATES])
+
+
+def _again(body: bytes, visit: Visit) -> str:
+    """A draft like the envelope in ``body``; the body itself if it is none."""
+    envelope = bodies.row(body, visit.gateway.limits).envelope
+    if envelope is None:
+        return body.decode("utf-8", "replace")
+    return bodies.written(bodies.draft_of(body, envelope, traced=True))
+
+
+ROUTES = (
+    PageRoute(method="GET", path="queues/{queue}/publish", handler=form),
+    PageRoute(method="POST", path="queues/{queue}/publish", handler=publish, form_bytes=FORM_BYTES),
+    PageRoute(method="POST", path="queues/{queue}/publish/check", handler=check, writes=False, form_bytes=FORM_BYTES),
+)

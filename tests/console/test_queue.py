@@ -1,0 +1,228 @@
+"""The pages of a queue in a real browser: each action on three brokers, rights, markup in messages, accessibility."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from babelgate.clock import now_ms
+from tests.brokers import registry
+from tests.harness import console
+
+pytestmark = pytest.mark.browser
+
+THREE = [registry.HARNESSES[kind][0] for kind in ("sqlite", "redis", "rabbitmq")]
+MARKUP = "<img src=x onerror=alert(1)>'\"><script>alert(2)</script>{{7*7}}</pre></textarea>"
+JOB = "urn:babel:orders:placed"
+
+
+@pytest.fixture(scope="module", params=registry.params(THREE))
+def broker(request):
+    return request.param
+
+
+@pytest.fixture
+def server(broker, servers, tmp_path):
+    running = servers.broker(broker, tmp_path)
+    brokers = {"main": {"url": running.url, "timeout_seconds": 30}}
+    with console.console(tmp_path, brokers=brokers, default={**running.route("main"), "max_attempts": 2}) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(server, open_tab):
+    opened = open_tab(server)
+    yield opened
+    opened.check()
+
+
+def publish(server, queue, job=JOB, data=None, token=None, **entry):
+    body = {"envelope": {"job": job, "data": data or {}}, **entry}
+    with server.client(token) as client:
+        answer = client.post(f"queues/{queue}/messages", json=body)
+    assert answer.status_code == 201, answer.text
+    return answer.json()["id"]
+
+
+def stats(server, queue):
+    with server.client() as client:
+        return client.get(f"queues/{queue}").json()["stats"]
+
+
+def until(server, queue, **counts):
+    """Wait until the broker reports these counts, which it may do late."""
+    deadline = now_ms() + console.PATIENCE_MS
+    while not counts.items() <= (found := stats(server, queue)).items():
+        assert now_ms() < deadline, found
+
+
+def test_messages_are_listed_and_shown(server, tab, queue):
+    body = f'{{"job":"{JOB}","data":{{"total":1.10,"id":12345678901234567890}}}}'
+    with server.client() as client:
+        made = client.post(
+            f"queues/{queue}/messages", content=body, headers={"content-type": "application/json"}
+        ).json()
+    tab.go(f"queues/{queue}")
+    assert tab.page.get_by_role("heading", level=1).inner_text() == queue
+    tab.page.get_by_role("link", name=JOB).click()
+    tab.page.get_by_role("region", name="Envelope").wait_for()
+    assert '"total": 1.10' in tab.page.get_by_role("region", name="Envelope").inner_text()
+    assert "12345678901234567890" in tab.page.get_by_role("region", name="Bytes").inner_text()
+    assert made["id"] in tab.page.get_by_role("region", name="Bytes").inner_text()
+    assert tab.page.get_by_role("region", name=re.compile("^What .* writes$")).count() >= 1
+    assert stats(server, queue)["depth"] == 1
+
+
+def test_publish_with_the_check_and_all_options(server, tab, queue, broker):
+    tab.go(f"queues/{queue}/publish")
+    tab.page.get_by_text("The gateway would accept it").wait_for()
+    tab.page.get_by_label("Message").fill('{"job": "", "data": []}')
+    wrong = tab.page.locator("#check .bad")
+    wrong.wait_for()
+    assert "/data" in wrong.inner_text() or "/job" in wrong.inner_text()
+    tab.page.get_by_label("Message").fill(json.dumps({"job": JOB, "data": {"a": 1}}))
+    tab.page.get_by_text("The gateway would accept it").wait_for()
+    tab.page.get_by_label("Delay in seconds").fill("many")
+    tab.page.locator("#check .bad").get_by_text("delay_seconds").wait_for()
+    tab.page.get_by_label("Delay in seconds").fill("0")
+    has_keys = broker.keeps_keys
+    if has_keys:
+        tab.page.get_by_label("Idempotency key").fill("once")
+    for times in (1, 2) if has_keys else (1,):
+        tab.page.get_by_role("button", name="Publish").click()
+        notice = tab.page.get_by_text("Published the message" if times == 1 else "Nothing was published")
+        notice.wait_for()
+        tab.page.get_by_label("Message").fill(json.dumps({"job": JOB, "data": {"a": 1}}))
+        if has_keys:
+            tab.page.get_by_label("Idempotency key").fill("once")
+    until(server, queue, depth=1)
+    tab.page.get_by_label("Message").fill("{")
+    tab.page.get_by_role("button", name="Publish").click()
+    tab.page.get_by_role("alert").wait_for()
+    assert tab.page.get_by_label("Message").input_value() == "{"
+    until(server, queue, depth=1)
+    tab.page.get_by_role("link", name="Publish", exact=True).click()
+    tab.page.get_by_role("link", name=JOB).click()
+    tab.page.wait_for_url(re.compile("job="))
+    assert json.loads(tab.page.get_by_label("Message").input_value()) == {"job": JOB, "data": {"a": 1}}
+
+
+def receive(tab, queue, lease="600"):
+    tab.go(f"queues/{queue}/receive")
+    tab.page.get_by_label("Lease in seconds").fill(lease)
+    tab.page.get_by_role("button", name="Receive").click()
+    tab.page.locator(".lease").wait_for()
+    return tab.page.locator(".lease")
+
+
+def test_a_lease_survives_a_reload_and_is_acked(server, tab, queue):
+    message = publish(server, queue)
+    lease = receive(tab, queue, "1200")
+    assert message in lease.inner_text()
+    assert re.search(r"leased for (19|20) min", lease.locator(".clock").inner_text())
+    tab.page.reload()
+    lease.wait_for()
+    assert message in lease.inner_text()
+    lease.get_by_label("Lease from now, in seconds").fill("7200")
+    lease.get_by_role("button", name="Extend").click()
+    lease.locator(".clock").get_by_text(re.compile("leased for (1 h|2 h)")).wait_for()
+    lease.get_by_role("button", name="Ack", exact=True).click()
+    tab.page.get_by_text(f"Acked. Message {message}.").wait_for()
+    assert tab.page.evaluate("document.activeElement.getAttribute('role')") == "status"
+    tab.page.reload()
+    tab.page.get_by_role("button", name="Receive").wait_for()
+    assert tab.page.locator(".lease").count() == 0
+    until(server, queue, depth=0)
+
+
+def test_a_nack_returns_and_the_last_one_dead_letters(server, tab, queue):
+    publish(server, queue)
+    lease = receive(tab, queue)
+    lease.get_by_label("Reason of a nack or reject").fill(MARKUP)
+    lease.get_by_label("Delay of a nack in seconds").fill("0")
+    lease.get_by_role("button", name="Nack").click()
+    tab.page.get_by_text("Returned to the queue.").wait_for()
+    lease = receive(tab, queue)
+    lease.get_by_role("button", name="Nack").click()
+    tab.page.get_by_text("Dead-lettered: this was its last attempt.").wait_for()
+    until(server, queue, dead=1, depth=0)
+
+
+def test_a_reject_dead_letters_with_its_reason(server, tab, queue):
+    publish(server, queue)
+    lease = receive(tab, queue)
+    lease.get_by_label("Reason of a nack or reject").fill("not ours")
+    lease.get_by_role("button", name="Reject").click()
+    tab.page.get_by_text("Dead-lettered. Message").wait_for()
+    with server.client() as client:
+        (letter,) = client.get(f"queues/{queue}/dead-letters").json()["dead_letters"]
+    assert letter["error"] == "not ours"
+
+
+def test_a_settle_without_a_lease_is_refused_in_words(server, tab, queue):
+    publish(server, queue)
+    lease = receive(tab, queue)
+    lease.locator("input[name=ack_token]").nth(1).evaluate("each => { each.value = 'forged'; }")
+    lease.get_by_role("button", name="Ack", exact=True).click()
+    tab.page.locator("#trouble").get_by_text("The ack token").wait_for()
+    assert lease.count() == 1
+    assert ["400" in each for each in tab.errors] == [True], "htmx reports the refusal, too"
+    tab.errors.clear()
+
+
+def test_nothing_is_ready(server, tab, queue):
+    publish(server, queue)
+    receive(tab, queue).get_by_role("button", name="Ack", exact=True).click()
+    tab.page.get_by_text("Acked.").wait_for()
+    tab.page.get_by_role("button", name="Receive").click()
+    tab.page.get_by_text("No message is ready.").wait_for()
+    tab.go(f"queues/{queue}")
+    tab.page.get_by_text("No message is ready.").wait_for()
+
+
+def test_a_purge_needs_the_name(server, tab, queue):
+    publish(server, queue)
+    publish(server, queue)
+    tab.go(f"queues/{queue}")
+    tab.page.get_by_label("to confirm").fill(f"{queue}x")
+    tab.page.get_by_role("button", name="Purge").click()
+    tab.page.get_by_text("Nothing was removed.").wait_for()
+    until(server, queue, depth=2)
+    tab.go(f"queues/{queue}")
+    tab.page.get_by_label("to confirm").fill(queue)
+    tab.page.get_by_role("button", name="Purge").click()
+    tab.page.get_by_text("2 messages removed.").wait_for()
+    until(server, queue, depth=0)
+
+
+def test_markup_stays_text(server, tab, queue):
+    """In jobs, data and headers, on each page that shows them. The policy has nothing to report."""
+    capable = {"headers": {"x-note": MARKUP}} if queue_has_headers(server, queue) else {}
+    publish(server, queue, job=f"urn:{MARKUP}", data={MARKUP: MARKUP}, **capable)
+    tab.go(f"queues/{queue}")
+    tab.page.get_by_role("link", name=f"urn:{MARKUP}").click()
+    tab.page.get_by_role("region", name="Envelope").wait_for()
+    for summary in tab.page.locator("summary").all():
+        summary.click()
+    assert tab.page.locator("main img, main script").count() == 0
+    assert MARKUP in tab.page.get_by_role("region", name="Go").inner_text().replace('\\"', '"')
+    tab.page.get_by_role("link", name="Edit and publish").click()
+    tab.page.get_by_text("The gateway would accept it").wait_for()
+    assert json.loads(tab.page.get_by_label("Message").input_value())["data"] == {MARKUP: MARKUP}
+    assert tab.page.locator("main img, main script").count() == 0
+    lease = receive(tab, queue)
+    assert MARKUP in lease.get_by_role("heading").inner_text()
+    tab.page.reload()
+    lease.wait_for()
+    assert MARKUP in lease.get_by_role("heading").inner_text()
+    assert tab.page.locator("main img, main script").count() == 0
+    lease.get_by_role("button", name="Ack", exact=True).click()
+    tab.page.get_by_text("Acked.").wait_for()
+    tab.check()
+
+
+def queue_has_headers(server, queue):
+    with server.client() as client:
+        return client.get(f"queues/{queue}").json()["capabilities"]["headers"]
