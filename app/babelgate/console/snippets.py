@@ -10,7 +10,7 @@ from typing import NamedTuple
 from babelgate.console.bodies import Draft
 
 _SURROGATES = re.compile(r"\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})")
-"""A character beyond U+FFFF as JSON escapes it. Go has no such escapes."""
+"""A character beyond U+FFFF as JSON escapes it. In Python these are two characters, and Go has no such escapes."""
 
 
 class Snippet(NamedTuple):
@@ -37,13 +37,14 @@ def programs(url: str, queue: str, draft: Draft) -> list[Snippet]:
     texts = {name: _escaped(text) for name, text in given.items()}
     data = bytes(draft.data).decode()
     escaped = {**texts, "data": _escaped(data)}
+    joined = {name: _SURROGATES.sub(_joined, text) for name, text in escaped.items()}
     return [
-        Snippet("Python", _PYTHON.format_map(escaped)),
+        Snippet("Python", _PYTHON.format_map(joined)),
         Snippet("TypeScript", _TYPESCRIPT.format_map(escaped)),
         Snippet("PHP", _PHP.format_map({name: _single_quoted(text) for name, text in {**given, "data": data}.items()})),
         Snippet("Java", _JAVA.format_map(escaped)),
         Snippet("C#", _CSHARP.format_map(escaped)),
-        Snippet("Go", _GO.format_map({name: _SURROGATES.sub(_joined, text) for name, text in escaped.items()})),
+        Snippet("Go", _GO.format_map(joined)),
     ]
 
 
