@@ -51,6 +51,12 @@ def stats(server, queue):
         return client.get(f"queues/{queue}").json()["stats"]
 
 
+def peeks(server, queue):
+    """Whether the broker shows messages without reserving them."""
+    with server.client() as client:
+        return client.get(f"queues/{queue}/messages:peek").status_code == 200
+
+
 def until(server, queue, **counts):
     """Wait until the broker reports these counts, which it may do late."""
     deadline = now_ms() + console.PATIENCE_MS
@@ -66,12 +72,15 @@ def test_messages_are_listed_and_shown(server, tab, queue):
         ).json()
     tab.go(f"queues/{queue}")
     assert tab.page.get_by_role("heading", level=1).inner_text() == queue
+    if not peeks(server, queue):
+        tab.page.get_by_text("cannot show messages without receiving them").wait_for()
+        return
     tab.page.get_by_role("link", name=JOB).click()
     tab.page.get_by_role("region", name="Envelope").wait_for()
     assert '"total": 1.10' in tab.page.get_by_role("region", name="Envelope").inner_text()
     assert "12345678901234567890" in tab.page.get_by_role("region", name="Bytes").inner_text()
     assert made["id"] in tab.page.get_by_role("region", name="Bytes").inner_text()
-    assert tab.page.get_by_role("region", name=re.compile("^What .* writes$")).count() >= 1
+    assert tab.page.get_by_role("region", name=re.compile("^Write 1: ")).count() >= 1
     assert stats(server, queue)["depth"] == 1
 
 
@@ -103,6 +112,8 @@ def test_publish_with_the_check_and_all_options(server, tab, queue, broker):
     tab.page.get_by_role("alert").wait_for()
     assert tab.page.get_by_label("Message").input_value() == "{"
     until(server, queue, depth=1)
+    if not peeks(server, queue):
+        return
     tab.page.get_by_role("link", name="Publish", exact=True).click()
     tab.page.get_by_role("link", name=JOB).click()
     tab.page.wait_for_url(re.compile("job="))
@@ -119,15 +130,15 @@ def receive(tab, queue, lease="600"):
 
 def test_a_lease_survives_a_reload_and_is_acked(server, tab, queue):
     message = publish(server, queue)
-    lease = receive(tab, queue, "1200")
+    lease = receive(tab, queue, "600")
     assert message in lease.inner_text()
-    assert re.search(r"leased for (19|20) min", lease.locator(".clock").inner_text())
+    assert re.search(r"leased for (9|10) min", lease.locator(".clock").inner_text())
     tab.page.reload()
     lease.wait_for()
     assert message in lease.inner_text()
-    lease.get_by_label("Lease from now, in seconds").fill("7200")
+    lease.get_by_label("Lease from now, in seconds").fill("1500")
     lease.get_by_role("button", name="Extend").click()
-    lease.locator(".clock").get_by_text(re.compile("leased for (1 h|2 h)")).wait_for()
+    lease.locator(".clock").get_by_text(re.compile("leased for 2[45] min")).wait_for()
     lease.get_by_role("button", name="Ack", exact=True).click()
     tab.page.get_by_text(f"Acked. Message {message}.").wait_for()
     assert tab.page.evaluate("document.activeElement.getAttribute('role')") == "status"
@@ -178,8 +189,9 @@ def test_nothing_is_ready(server, tab, queue):
     tab.page.get_by_text("Acked.").wait_for()
     tab.page.get_by_role("button", name="Receive").click()
     tab.page.get_by_text("No message is ready.").wait_for()
-    tab.go(f"queues/{queue}")
-    tab.page.get_by_text("No message is ready.").wait_for()
+    if peeks(server, queue):
+        tab.go(f"queues/{queue}")
+        tab.page.get_by_text("No message is ready.").wait_for()
 
 
 def test_a_purge_needs_the_name(server, tab, queue):
@@ -201,17 +213,8 @@ def test_markup_stays_text(server, tab, queue):
     """In jobs, data and headers, on each page that shows them. The policy has nothing to report."""
     capable = {"headers": {"x-note": MARKUP}} if queue_has_headers(server, queue) else {}
     publish(server, queue, job=f"urn:{MARKUP}", data={MARKUP: MARKUP}, **capable)
-    tab.go(f"queues/{queue}")
-    tab.page.get_by_role("link", name=f"urn:{MARKUP}").click()
-    tab.page.get_by_role("region", name="Envelope").wait_for()
-    for summary in tab.page.locator("summary").all():
-        summary.click()
-    assert tab.page.locator("main img, main script").count() == 0
-    assert MARKUP in tab.page.get_by_role("region", name="Go").inner_text().replace('\\"', '"')
-    tab.page.get_by_role("link", name="Edit and publish").click()
-    tab.page.get_by_text("The gateway would accept it").wait_for()
-    assert json.loads(tab.page.get_by_label("Message").input_value())["data"] == {MARKUP: MARKUP}
-    assert tab.page.locator("main img, main script").count() == 0
+    if peeks(server, queue):
+        look_at_markup(tab, queue)
     lease = receive(tab, queue)
     assert MARKUP in lease.get_by_role("heading").inner_text()
     tab.page.reload()
@@ -226,3 +229,17 @@ def test_markup_stays_text(server, tab, queue):
 def queue_has_headers(server, queue):
     with server.client() as client:
         return client.get(f"queues/{queue}").json()["capabilities"]["headers"]
+
+
+def look_at_markup(tab, queue):
+    tab.go(f"queues/{queue}")
+    tab.page.get_by_role("link", name=f"urn:{MARKUP}").click()
+    tab.page.get_by_role("region", name="Envelope").wait_for()
+    for summary in tab.page.locator("summary").all():
+        summary.click()
+    assert tab.page.locator("main img, main script").count() == 0
+    assert MARKUP in tab.page.get_by_role("region", name="Go").inner_text().replace('\\"', '"')
+    tab.page.get_by_role("link", name="Edit and publish").click()
+    tab.page.get_by_text("The gateway would accept it").wait_for()
+    assert json.loads(tab.page.get_by_label("Message").input_value())["data"] == {MARKUP: MARKUP}
+    assert tab.page.locator("main img, main script").count() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sqlite3
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from babelgate.clock import now_ms
 from tests.architecture.sources import ROOT
 from tests.console.test_queue import JOB, MARKUP, publish, receive
 from tests.harness import console
@@ -219,4 +221,20 @@ def test_leases_of_another_session_are_not_shown(tmp_path, open_tab):
         tab.go("queues/orders/receive").sign_in("reader")
         tab.page.get_by_role("button", name="Receive").wait_for()
         assert tab.page.locator(".lease").count() == 0
+        tab.check()
+
+
+def test_jobs_of_the_journal_are_templates(tmp_path, open_tab):
+    """Also where no message is ready any more. The journal has them a little later."""
+    with console.console(tmp_path, journal={"landing": str(tmp_path / "landed")}) as server:
+        publish(server, "orders", job=MARKUP)
+        with server.client() as client:
+            client.post("queues/orders:purge")
+        tab = open_tab(server)
+        deadline = now_ms() + console.PATIENCE_MS
+        while tab.go("queues/orders/publish").page.get_by_role("link", name=MARKUP).count() == 0:
+            assert now_ms() < deadline
+        tab.page.get_by_role("link", name=MARKUP).click()
+        tab.page.wait_for_url(re.compile("job="))
+        assert json.loads(tab.page.get_by_label("Message").input_value()) == {"job": MARKUP, "data": {}}
         tab.check()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
+
+import msgspec
 
 from babelgate.console import bodies
 from babelgate.console.answers import PageAnswer
@@ -13,12 +16,13 @@ from babelgate.console.pages.queue import path_of, shared
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
 from babelgate.envelope.options import IDEMPOTENCY_KEY
-from babelgate.errors import BabelgateError, InvalidIdempotencyKey, UnsupportedByBroker
+from babelgate.errors import BabelgateError, InvalidIdempotencyKey, Overloaded, StateUnavailable, UnsupportedByBroker
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import Replay
 from babelgate.http.broker_properties import from_text
 from babelgate.http.problems import detail_of, status_of
 from babelgate.http.schemas import PublishParameters, from_query, given
+from babelgate.observe.journal.search import Query
 from babelgate.runtime import turns
 
 FORM_BYTES = 4_194_304
@@ -27,6 +31,8 @@ _FIELDS = ("body", "delay_seconds", "ordering_key", "idempotency_key", "broker_p
 _TEMPLATES_FROM = 50
 """How many of the messages that are ready are looked at for jobs."""
 _MAX_TEMPLATES = 10
+_JOURNAL_SECONDS = 1.0
+"""How long the form waits for the journal: it is useful without."""
 _SAMPLE = """{
   "job": "urn:babel:example:done",
   "data": {}
@@ -134,20 +140,37 @@ def _key(form: Mapping[str, str]) -> str | None:
 
 
 async def _templates(visit: Visit, queue: str) -> dict[str, str]:
-    """A draft for each job of the messages that are ready; none without the right to see them."""
+    """A draft for each job of the messages that are ready or were published lately; none without the right to see
+    them. Those of the journal, which keeps no bodies, have no data."""
     if not visit.may("listen", queue):
         return {}
+    templates = await _published(visit, queue)
     try:
         found = await visit.gateway.peek(visit.caller, queue, _TEMPLATES_FROM)
     except UnsupportedByBroker:
-        return {}
-    templates: dict[str, str] = {}
+        found = []
+    seen = set()
     rows = await bodies.rows(list(found), visit.gateway.limits)
     for message, row in zip(found, rows, strict=True):
         envelope = row.envelope
-        if envelope is not None and envelope.job not in templates and row.size <= bodies.SHOWN_CHARACTERS:
+        if envelope is not None and envelope.job not in seen and row.size <= bodies.SHOWN_CHARACTERS:
+            seen.add(envelope.job)
             templates[envelope.job] = bodies.written(bodies.draft_of(message.body, envelope, traced=False))
     return dict(sorted(templates.items())[:_MAX_TEMPLATES])
+
+
+async def _published(visit: Visit, queue: str) -> dict[str, str]:
+    """A draft without data for each job that the journal knows; none if it does not answer soon."""
+    if not visit.gateway.history.enabled:
+        return {}
+    try:
+        async with asyncio.timeout(_JOURNAL_SECONDS):
+            query = Query(queue=queue, event="accepted")
+            page = await visit.gateway.history.events(visit.caller, query, _TEMPLATES_FROM)
+    except (TimeoutError, StateUnavailable, Overloaded):
+        return {}
+    jobs = {record.job for record in page.events if record.job is not None}
+    return {job: bodies.written(bodies.Draft(job, msgspec.Raw(b"{}"))) for job in jobs}
 
 
 def _again(body: bytes, visit: Visit) -> str:
