@@ -55,6 +55,7 @@ async def form(visit: Visit) -> PageAnswer:
 async def check(visit: Visit) -> PageAnswer:
     """What a publish of the form would write, or why it would be refused."""
     queue = visit.parameters["queue"]
+    visit.gateway.access(visit.caller, Right.SEND, queue)
     projection, error = None, None
     try:
         _key(visit.form)
