@@ -140,7 +140,7 @@ async def test_every_verb_needs_its_right_before_it_touches_the_broker(verb: str
     assert not binding.calls
 
 
-@pytest.mark.parametrize("rights", [{MANAGE}, {SEND}, {SEND, LISTEN}], ids=str)
+@pytest.mark.parametrize("rights", [{MANAGE}, {SEND}, {SEND, LISTEN}], ids=["manage", "send", "send and listen"])
 async def test_an_edit_needs_the_rights_to_manage_and_to_send(rights: set[Right]) -> None:
     gateway, binding = new_gateway()
     edit, holder = LetterEdit(b"{}"), Caller("holder", {"mine": frozenset(rights)})
