@@ -35,9 +35,8 @@ BUSY_SECONDS = 60.0
 """Maximum wait for another process that adds a segment, which takes a second."""
 _MAX_FRAME = 1 << 24
 """Numbers of frames have 24 bits in ids."""
-_GROUP = 512
-"""Frames whose keys are added by one statement: those of a usual segment, so that each page is written once, with 20 MB
-at most."""
+_GROUP = 64
+"""Frames whose keys are added by one statement: some 100,000 keys. More take more memory, and as much CPU for each."""
 _VERSION = 1
 """``user_version`` of the files. One of another version is made again."""
 _DAMAGED = ".damaged"
