@@ -66,6 +66,14 @@ def _installed(name: str) -> str | None:
         return None
 
 
+def _titles(name: str) -> list[str]:
+    """The first lines of the licences that an installed distribution carries as files."""
+    found = metadata.distribution(name)
+    names = found.metadata.get_all("License-File", ())
+    texts = (found.read_text(f"{folder}{each}") for each in names for folder in ("licenses/", ""))
+    return [text.strip().partition("\n")[0].strip() for text in texts if text]
+
+
 def licence(name: str) -> str:
     """The licence of an installed distribution as an SPDX expression, or the words of its metadata."""
     facts = metadata.metadata(name)
@@ -76,7 +84,7 @@ def licence(name: str) -> str:
     ]
     # A distribution may put the whole text into the field, whose first line is its name.
     lines = [line.strip() for line in "\n".join(facts.get_all("License", ())).splitlines() if line.strip()]
-    words = [*lines[:1], *classified]
+    words = [*lines[:1], *classified] or _titles(name)
     found = sorted({known for each in words if (known := _spdx(each)) is not None})
     return " OR ".join(found) if found else "; ".join(words) or "unknown"
 

@@ -85,6 +85,10 @@ def test_a_licence_is_allowed(expression: str, allowed: bool) -> None:
     assert is_allowed(expression) is allowed
 
 
+def test_a_licence_is_in_a_file_where_metadata_does_not_state_it() -> None:
+    assert licence("axe-playwright-python") == "MIT"
+
+
 def test_every_dependency_has_a_licence_that_is_allowed() -> None:
     names = {name for lock in release.LOCKS.values() for name in pinned((ROOT / lock).read_text())}
     assert {"fastapi", "pyspark", "pytest"} <= names
