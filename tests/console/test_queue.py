@@ -141,7 +141,7 @@ def test_a_lease_survives_a_reload_and_is_acked(server, tab, queue):
     lease.locator(".clock").get_by_text(re.compile("leased for 1[01] min")).wait_for()
     lease.get_by_role("button", name="Ack", exact=True).click()
     tab.page.get_by_text(f"Acked. Message {message}.").wait_for()
-    assert tab.page.evaluate("document.activeElement.getAttribute('role')") == "status"
+    tab.page.locator("[role=status]:focus").wait_for()
     tab.page.reload()
     tab.page.get_by_role("button", name="Receive").wait_for()
     assert tab.page.locator(".lease").count() == 0

@@ -8,7 +8,6 @@
       button.addEventListener("click", async () => {
         await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
         button.textContent = "Copied";
-        setTimeout(() => { button.textContent = "Copy"; }, 2000);
       });
     });
   }
