@@ -140,7 +140,7 @@ async def test_the_index_is_complete_after_any_kill(make: Make, tmp_path: Path) 
 @pytest.mark.parametrize("by", ["a search", "a landing"])
 @pytest.mark.parametrize("content", ["damaged", "empty"])
 async def test_a_damaged_file_is_made_again(
-    make: Make, tmp_path: Path, by: str, content: str, capsys: pytest.CaptureFixture[str]
+    make: Make, tmp_path: Path, by: str, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = make(segment_seconds=0.05)
     await write_segments(first, 3)
@@ -164,6 +164,7 @@ async def test_a_damaged_file_is_made_again(
     page = await second.search.find(Query(message_id="1"), 10)
     assert page.reaches_back_to == page.records[0].at
     assert [each.name for each in database_files(tmp_path)] == ["000002.db"]
+    assert "a file of the journal's index is damaged" in caplog.text
 
 
 async def test_a_rebuild_goes_on_at_the_next_start(make: Make, tmp_path: Path) -> None:

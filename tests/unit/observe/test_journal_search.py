@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 import s3fs
 
+from babelgate.clock import now_ms
 from babelgate.observe.events import Event, EventKind, Facts
 from babelgate.observe.journal import scan
+from babelgate.observe.journal.index import Index
+from babelgate.observe.journal.indexing import complete
 from babelgate.observe.journal.record import Record
 from babelgate.observe.journal.search import InvalidCursor, JournalSearch, Page, Query
+from babelgate.observe.journal.stores import store
 from babelgate.observe.journal.writer import Journal, Options
 from tests.harness.journal import landed
 from tests.harness.local import eventually
@@ -171,7 +175,7 @@ async def test_pages_have_every_record_once(make: Make) -> None:
     assert window and all(START + 30 <= each.at < START + 60 for each in window)
 
 
-async def test_a_call_reads_a_bounded_number_of_frames(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_reads_a_bounded_number_of_frames(make: Make) -> None:
     """Two values that are in the same frames, and never in the same record."""
     journal = make(segment_seconds=0.05)
     for number in range(1, scan.MAX_READS + 20):
@@ -228,13 +232,24 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
         yield files
 
 
-async def test_s3(make: Make, bucket: s3fs.S3FileSystem) -> None:
+async def test_s3(make: Make, bucket: s3fs.S3FileSystem, tmp_path: Path) -> None:
     journal = make(landing="s3://journals/prod", segment_seconds=0.1)
     journal.observe(event("accepted", "1"))
     await eventually(lambda: journal.stats().segments == 1)
     page = await journal.search.find(Query(message_id="1"), 10)
     assert events_of(page.records) == [("accepted", "1")]
     assert page.reaches_back_to == START + 1
+    other = tmp_path / "other"
+    place = store("s3://journals/prod", "zstd")
+    index = Index(other / "index", now_ms)
+    index.prepare()
+    done = complete(index, place, lambda progress: None, lambda seconds: True)
+    index.close()
+    assert done is not None and (done.segments, done.added, done.unreadable) == (1, 1, [])
+    search = JournalSearch(other, place, now_ms)
+    rebuilt = await search.find(Query(trace_id="trace-1"), 10)
+    search.close()
+    assert rebuilt.records == page.records and rebuilt.reaches_back_to == page.records[0].at
     (path,) = bucket.find("journals")
     bucket.rm(path)
     page = await journal.search.find(Query(message_id="1"), 10)
