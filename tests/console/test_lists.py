@@ -86,7 +86,7 @@ def test_many_queues_are_paged_sorted_and_found(shop, open_tab):
     tab.page.get_by_role("link", name="Queue", exact=True).click()
     tab.page.wait_for_url(re.compile("sort=-queue"))
     assert names(tab)[:2] == ["orders.paid", "orders.created"]
-    tab.page.get_by_role("link", name="Dead").click()
+    tab.page.get_by_role("link", name="Dead", exact=True).click()
     tab.page.wait_for_url(re.compile("sort=-dead"))
     assert names(tab)[0] == "orders.paid"
     assert tab.page.locator("th[aria-sort=descending]").inner_text() == "Dead"

@@ -131,6 +131,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/journal.py": ("pipeline", "processes"),
     "tests/harness/kept.py": (),
     "tests/harness/kubernetes.py": ("chart",),
+    "tests/harness/letters.py": ("console",),
     "tests/harness/memory.py": ("console",),
     "tests/harness/monitoring.py": ("chart", "processes"),
     "tests/harness/newer.py": ("newer",),

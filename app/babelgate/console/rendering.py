@@ -77,15 +77,16 @@ def size(count: int | None) -> str:
     raise AssertionError
 
 
-def moment(unix_ms: int | None) -> Markup:
-    """A time as an element that programs read, too, in UTC; :data:`UNKNOWN` for None and what no calendar has."""
+def moment(unix_ms: int | None, precise: bool = False) -> Markup:
+    """A time as an element that programs read, too, in UTC, with milliseconds if ``precise``; :data:`UNKNOWN` for None
+    and what no calendar has."""
     try:
         at = datetime.fromtimestamp((unix_ms or 0) / 1_000, UTC)
     except (OverflowError, OSError, ValueError):
         unix_ms = None
     if unix_ms is None:
         return Markup(UNKNOWN)
-    text = f"{at:%Y-%m-%d %H:%M:%S}"
+    text = f"{at:%Y-%m-%d %H:%M:%S}" + f".{at.microsecond // 1_000:03}" * precise
     return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(timespec="milliseconds"), text)
 
 

@@ -1,6 +1,18 @@
 """The pages, one module for each with its routes. ``babelgate.console.site`` imports them."""
 
-from babelgate.console.pages import messages, overview, publishing, queue, queues, receiving, signing_in
+from babelgate.console.pages import (
+    dead_letters,
+    find,
+    letter,
+    messages,
+    overview,
+    publishing,
+    queue,
+    queues,
+    receiving,
+    redrives,
+    signing_in,
+)
 
 ROUTES = (
     *overview.ROUTES,
@@ -9,6 +21,10 @@ ROUTES = (
     *messages.ROUTES,
     *publishing.ROUTES,
     *receiving.ROUTES,
+    *dead_letters.ROUTES,
+    *redrives.ROUTES,
+    *letter.ROUTES,
+    *find.ROUTES,
     *signing_in.ROUTES,
 )
 """In the order of the navigation."""
