@@ -110,6 +110,57 @@ func (e CapabilitiesOrdering) Valid() bool {
 	}
 }
 
+// Defines values for CircuitCircuit.
+const (
+	CircuitCircuitClosed CircuitCircuit = "closed"
+	CircuitCircuitOpen   CircuitCircuit = "open"
+)
+
+// Valid indicates whether the value is a known member of the CircuitCircuit enum.
+func (e CircuitCircuit) Valid() bool {
+	switch e {
+	case CircuitCircuitClosed:
+		return true
+	case CircuitCircuitOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ConcernKind.
+const (
+	BrokerErrors    ConcernKind = "broker_errors"
+	BrokerWarning   ConcernKind = "broker_warning"
+	CircuitOpen     ConcernKind = "circuit_open"
+	DeadLetters     ConcernKind = "dead_letters"
+	ForeignMessages ConcernKind = "foreign_messages"
+	OldMessages     ConcernKind = "old_messages"
+	StorageRefused  ConcernKind = "storage_refused"
+)
+
+// Valid indicates whether the value is a known member of the ConcernKind enum.
+func (e ConcernKind) Valid() bool {
+	switch e {
+	case BrokerErrors:
+		return true
+	case BrokerWarning:
+		return true
+	case CircuitOpen:
+		return true
+	case DeadLetters:
+		return true
+	case ForeignMessages:
+		return true
+	case OldMessages:
+		return true
+	case StorageRefused:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeadLetterFilterReason.
 const (
 	DeadLetterFilterReasonFailed     DeadLetterFilterReason = "failed"
@@ -206,6 +257,45 @@ func (e EnvelopeMetaSchemaVersion) Valid() bool {
 	}
 }
 
+// Defines values for EventEvent.
+const (
+	EventEventAccepted     EventEvent = "accepted"
+	EventEventAcked        EventEvent = "acked"
+	EventEventDeadLettered EventEvent = "dead_lettered"
+	EventEventDelivered    EventEvent = "delivered"
+	EventEventLeaseExpired EventEvent = "lease_expired"
+	EventEventNacked       EventEvent = "nacked"
+	EventEventPoison       EventEvent = "poison"
+	EventEventRedriven     EventEvent = "redriven"
+	EventEventRejected     EventEvent = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the EventEvent enum.
+func (e EventEvent) Valid() bool {
+	switch e {
+	case EventEventAccepted:
+		return true
+	case EventEventAcked:
+		return true
+	case EventEventDeadLettered:
+		return true
+	case EventEventDelivered:
+		return true
+	case EventEventLeaseExpired:
+		return true
+	case EventEventNacked:
+		return true
+	case EventEventPoison:
+		return true
+	case EventEventRedriven:
+		return true
+	case EventEventRejected:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListedQueueSource.
 const (
 	ListedQueueSourceBroker     ListedQueueSource = "broker"
@@ -221,6 +311,36 @@ func (e ListedQueueSource) Valid() bool {
 	case ListedQueueSourceConfigured:
 		return true
 	case ListedQueueSourceProcess:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageHistoryStatus.
+const (
+	MessageHistoryStatusAccepted     MessageHistoryStatus = "accepted"
+	MessageHistoryStatusAcked        MessageHistoryStatus = "acked"
+	MessageHistoryStatusDeadLettered MessageHistoryStatus = "dead_lettered"
+	MessageHistoryStatusDelivered    MessageHistoryStatus = "delivered"
+	MessageHistoryStatusRedriven     MessageHistoryStatus = "redriven"
+	MessageHistoryStatusWaiting      MessageHistoryStatus = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the MessageHistoryStatus enum.
+func (e MessageHistoryStatus) Valid() bool {
+	switch e {
+	case MessageHistoryStatusAccepted:
+		return true
+	case MessageHistoryStatusAcked:
+		return true
+	case MessageHistoryStatusDeadLettered:
+		return true
+	case MessageHistoryStatusDelivered:
+		return true
+	case MessageHistoryStatusRedriven:
+		return true
+	case MessageHistoryStatusWaiting:
 		return true
 	default:
 		return false
@@ -302,6 +422,36 @@ func (e RedriveJobState) Valid() bool {
 	}
 }
 
+// Defines values for TracedMessageStatus.
+const (
+	TracedMessageStatusAccepted     TracedMessageStatus = "accepted"
+	TracedMessageStatusAcked        TracedMessageStatus = "acked"
+	TracedMessageStatusDeadLettered TracedMessageStatus = "dead_lettered"
+	TracedMessageStatusDelivered    TracedMessageStatus = "delivered"
+	TracedMessageStatusRedriven     TracedMessageStatus = "redriven"
+	TracedMessageStatusWaiting      TracedMessageStatus = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the TracedMessageStatus enum.
+func (e TracedMessageStatus) Valid() bool {
+	switch e {
+	case TracedMessageStatusAccepted:
+		return true
+	case TracedMessageStatusAcked:
+		return true
+	case TracedMessageStatusDeadLettered:
+		return true
+	case TracedMessageStatusDelivered:
+		return true
+	case TracedMessageStatusRedriven:
+		return true
+	case TracedMessageStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WarningCode.
 const (
 	IdNotUuid      WarningCode = "id_not_uuid"
@@ -314,6 +464,45 @@ func (e WarningCode) Valid() bool {
 	case IdNotUuid:
 		return true
 	case TraceIdNotUuid:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListEventsParamsEvent.
+const (
+	ListEventsParamsEventAccepted     ListEventsParamsEvent = "accepted"
+	ListEventsParamsEventAcked        ListEventsParamsEvent = "acked"
+	ListEventsParamsEventDeadLettered ListEventsParamsEvent = "dead_lettered"
+	ListEventsParamsEventDelivered    ListEventsParamsEvent = "delivered"
+	ListEventsParamsEventLeaseExpired ListEventsParamsEvent = "lease_expired"
+	ListEventsParamsEventNacked       ListEventsParamsEvent = "nacked"
+	ListEventsParamsEventPoison       ListEventsParamsEvent = "poison"
+	ListEventsParamsEventRedriven     ListEventsParamsEvent = "redriven"
+	ListEventsParamsEventRejected     ListEventsParamsEvent = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the ListEventsParamsEvent enum.
+func (e ListEventsParamsEvent) Valid() bool {
+	switch e {
+	case ListEventsParamsEventAccepted:
+		return true
+	case ListEventsParamsEventAcked:
+		return true
+	case ListEventsParamsEventDeadLettered:
+		return true
+	case ListEventsParamsEventDelivered:
+		return true
+	case ListEventsParamsEventLeaseExpired:
+		return true
+	case ListEventsParamsEventNacked:
+		return true
+	case ListEventsParamsEventPoison:
+		return true
+	case ListEventsParamsEventRedriven:
+		return true
+	case ListEventsParamsEventRejected:
 		return true
 	default:
 		return false
@@ -406,7 +595,7 @@ type Broker struct {
 	// Detail The error, when the broker is down.
 	Detail *string `json:"detail"`
 
-	// Kind The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`.
+	// Kind The kind of the broker, such as `sqlite`.
 	Kind string `json:"kind"`
 
 	// Required Whether `/readyz` fails while this broker is down.
@@ -493,6 +682,31 @@ type BrokerState struct {
 // BrokerStateCircuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
 type BrokerStateCircuit string
 
+// BusyQueue A queue with its rates, its last hour and its counts.
+type BusyQueue struct {
+	// AckedPerSecond Messages acked a second, the mean of the last 60 seconds.
+	AckedPerSecond float64 `json:"acked_per_second"`
+
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// DeliveredPerSecond Messages delivered a second, the mean of the last 60 seconds.
+	DeliveredPerSecond float64 `json:"delivered_per_second"`
+
+	// Hour What happened within some time. `null`: nothing of the kind.
+	Hour Figures `json:"hour"`
+
+	// PublishedPerSecond Messages published a second, the mean of the last 60 seconds.
+	PublishedPerSecond float64 `json:"published_per_second"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
+
+	// Stats Counts of a queue. `null`: the broker does not report this count.
+	Stats                Stats                  `json:"stats"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Capabilities What the broker of a queue can do.
 type Capabilities struct {
 	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered. The gateway forwards settles.
@@ -541,6 +755,44 @@ type CapabilitiesDeliveryCount string
 
 // CapabilitiesOrdering `fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order.
 type CapabilitiesOrdering string
+
+// Circuit The circuit of a broker.
+type Circuit struct {
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// Circuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
+	Circuit              CircuitCircuit         `json:"circuit"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// CircuitCircuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
+type CircuitCircuit string
+
+// Concern Something that needs attention.
+type Concern struct {
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// Count New dead letters of the last hour that are still there, failed calls of the last hour, or foreign messages.
+	Count *int64 `json:"count"`
+
+	// Detail A sentence for people.
+	Detail string `json:"detail"`
+
+	// Kind What it is, for programs.
+	Kind ConcernKind `json:"kind"`
+
+	// OldestAgeSeconds Age of the oldest ready message in seconds, for `old_messages`: more than 900.
+	OldestAgeSeconds *float64 `json:"oldest_age_seconds"`
+
+	// Queue The name of the queue in paths; `null`: the broker as a whole.
+	Queue                *string                `json:"queue"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// ConcernKind What it is, for programs.
+type ConcernKind string
 
 // DeadLetter `record` is the stored record. `record_base64` replaces it when the record is not a JSON object.
 type DeadLetter struct {
@@ -595,6 +847,9 @@ type DeadLetterFilter struct {
 
 	// Before Dead-lettered before this time; Unix milliseconds UTC.
 	Before *int64 `json:"before,omitempty"`
+
+	// Error Only dead letters whose `error` is exactly this text.
+	Error *string `json:"error,omitempty"`
 
 	// Job Only dead letters of this `job`.
 	Job *string `json:"job,omitempty"`
@@ -808,6 +1063,69 @@ type EnvelopeMetaLang string
 // EnvelopeMetaSchemaVersion The version of the envelope's schema.
 type EnvelopeMetaSchemaVersion int64
 
+// Event One event of one message, as the journal has it. What is unknown is `null`.
+type Event struct {
+	// At When it happened, by the clock of the gateway; Unix milliseconds UTC.
+	At int64 `json:"at"`
+
+	// Attempts Failed deliveries before this event.
+	Attempts *int64 `json:"attempts"`
+
+	// Broker The configured name of the broker.
+	Broker *string `json:"broker"`
+
+	// Bytes Size of the body in bytes.
+	Bytes *int64 `json:"bytes"`
+
+	// Event What happened.
+	Event EventEvent `json:"event"`
+
+	// Job The `job` of the message.
+	Job *string `json:"job"`
+
+	// Lang The `meta.lang` of the message: the language of its producer.
+	Lang *string `json:"lang"`
+
+	// LeaseSeconds Of a delivery: seconds of its lease, without extends.
+	LeaseSeconds *float64 `json:"lease_seconds"`
+
+	// MessageId The `meta.id` of the message.
+	MessageId *string `json:"message_id"`
+
+	// Node The gateway that recorded the event.
+	Node string `json:"node"`
+
+	// Outcome How a lease ended (`acked`, `nacked`, `rejected`), why the message was dead-lettered, the code of a poison
+	// message, or `edited` or `forced` for a redriven one that is not the message itself.
+	Outcome *string `json:"outcome"`
+
+	// Queue The queue in which it happened.
+	Queue string `json:"queue"`
+
+	// ToQueue Of a redriven message: its new queue.
+	ToQueue *string `json:"to_queue"`
+
+	// TraceId The `trace_id` of the message.
+	TraceId              *string                `json:"trace_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// EventEvent What happened.
+type EventEvent string
+
+// EventPage A page of events.
+type EventPage struct {
+	// Events Events, newest first.
+	Events []Event `json:"events"`
+
+	// NextCursor Send it as `cursor` to get the next page; `null`: there is none.
+	NextCursor *string `json:"next_cursor"`
+
+	// Searched How far the search went. Earlier events may be known to the data pipeline.
+	Searched             Searched               `json:"searched"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // ExtendRequest Messages whose lease will end “lease_seconds“ from now (default: the queue's policy).
 //
 // Examples: {"ack_tokens":["AQNrZXl…"],"lease_seconds":60}
@@ -821,6 +1139,49 @@ type ExtendRequest struct {
 type Failure struct {
 	Exception *string `json:"exception,omitempty"`
 	Message   *string `json:"message,omitempty"`
+}
+
+// Figures What happened within some time. `null`: nothing of the kind.
+type Figures struct {
+	// Acked Leases that ended with an ack.
+	Acked int64 `json:"acked"`
+
+	// BrokerErrors Calls to the broker that failed.
+	BrokerErrors int64 `json:"broker_errors"`
+
+	// DeadLettered Messages moved to the dead-letter queue.
+	DeadLettered int64 `json:"dead_lettered"`
+
+	// Delivered Messages delivered to consumers.
+	Delivered int64 `json:"delivered"`
+
+	// DeliveryP50Seconds Median age of a message at its first delivery, in seconds, from `created_at` on, with its delay.
+	DeliveryP50Seconds *float64 `json:"delivery_p50_seconds"`
+
+	// DeliveryP99Seconds The age that 99 % of the messages had at most at their first delivery, in seconds.
+	DeliveryP99Seconds *float64 `json:"delivery_p99_seconds"`
+
+	// LeaseExpired Leases that expired before a settle.
+	LeaseExpired int64 `json:"lease_expired"`
+
+	// Nacked Leases that ended with a nack.
+	Nacked int64 `json:"nacked"`
+
+	// PublishP50Seconds Median duration of a publish at the broker, in seconds.
+	PublishP50Seconds *float64 `json:"publish_p50_seconds"`
+
+	// PublishP99Seconds The duration in which 99 % of the publishes were confirmed, in seconds.
+	PublishP99Seconds *float64 `json:"publish_p99_seconds"`
+
+	// Published Messages that the broker has durably accepted.
+	Published int64 `json:"published"`
+
+	// Redriven Dead letters sent back, by their original queue.
+	Redriven int64 `json:"redriven"`
+
+	// Rejected Leases that ended with a reject.
+	Rejected             int64                  `json:"rejected"`
+	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // IdempotencyKeys How the queue keeps idempotency keys.
@@ -926,6 +1287,93 @@ type ListedQueue struct {
 // ListedQueueSource How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
 type ListedQueueSource string
 
+// MessageHistory A message, and what happened to it.
+type MessageHistory struct {
+	// Broker The broker of that queue. `null`: it was redriven to another queue, and nothing has happened there yet.
+	Broker *string `json:"broker"`
+
+	// Detail The status in a sentence for people.
+	Detail string `json:"detail"`
+
+	// Events Events, oldest first.
+	Events []Event `json:"events"`
+
+	// Job The `job` of the message.
+	Job *string `json:"job"`
+
+	// MessageId The `meta.id` of the message.
+	MessageId string `json:"message_id"`
+
+	// NextCursor Send it as `cursor` to get the next page; `null`: there is none.
+	NextCursor *string `json:"next_cursor"`
+
+	// Queue The queue of the status.
+	Queue *string `json:"queue"`
+
+	// Searched How far the search went. Earlier events may be known to the data pipeline.
+	Searched Searched `json:"searched"`
+
+	// Status Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+	// with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+	// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+	Status MessageHistoryStatus `json:"status"`
+
+	// TraceId The `trace_id` of the message.
+	TraceId              *string                `json:"trace_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// MessageHistoryStatus Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+// with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+type MessageHistoryStatus string
+
+// Minute What happened within one minute.
+type Minute struct {
+	// Acked Leases that ended with an ack.
+	Acked int64 `json:"acked"`
+
+	// At The beginning of the minute, Unix milliseconds.
+	At int64 `json:"at"`
+
+	// BrokerErrors Calls to the broker that failed.
+	BrokerErrors int64 `json:"broker_errors"`
+
+	// DeadLettered Messages moved to the dead-letter queue.
+	DeadLettered int64 `json:"dead_lettered"`
+
+	// Delivered Messages delivered to consumers.
+	Delivered int64 `json:"delivered"`
+
+	// DeliveryP50Seconds Median age of a message at its first delivery, in seconds, from `created_at` on, with its delay.
+	DeliveryP50Seconds *float64 `json:"delivery_p50_seconds"`
+
+	// DeliveryP99Seconds The age that 99 % of the messages had at most at their first delivery, in seconds.
+	DeliveryP99Seconds *float64 `json:"delivery_p99_seconds"`
+
+	// LeaseExpired Leases that expired before a settle.
+	LeaseExpired int64 `json:"lease_expired"`
+
+	// Nacked Leases that ended with a nack.
+	Nacked int64 `json:"nacked"`
+
+	// PublishP50Seconds Median duration of a publish at the broker, in seconds.
+	PublishP50Seconds *float64 `json:"publish_p50_seconds"`
+
+	// PublishP99Seconds The duration in which 99 % of the publishes were confirmed, in seconds.
+	PublishP99Seconds *float64 `json:"publish_p99_seconds"`
+
+	// Published Messages that the broker has durably accepted.
+	Published int64 `json:"published"`
+
+	// Redriven Dead letters sent back, by their original queue.
+	Redriven int64 `json:"redriven"`
+
+	// Rejected Leases that ended with a reject.
+	Rejected             int64                  `json:"rejected"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // NackRequest Messages to deliver again. Without “delay_seconds“, the queue's backoff applies.
 //
 // Examples: {"ack_tokens":["AQNrZXl…"],"delay_seconds":5,"error":{"message":"mail server refused"}}
@@ -964,7 +1412,7 @@ type NativeWrite struct {
 	// BodyBase64 The bytes as stored, where they are not UTF-8.
 	BodyBase64 *string `json:"body_base64"`
 
-	// Fields The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns of the row.
+	// Fields The native values beside body and headers, such as the properties of a message or the other columns of a row, in the broker's own names and units.
 	//
 	// Examples: {"content_type":"application/json","delivery_mode":2}
 	Fields map[string]interface{} `json:"fields"`
@@ -979,7 +1427,7 @@ type NativeWrite struct {
 	// Examples: basic.publish
 	Operation string `json:"operation"`
 
-	// Target Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: `table`.
+	// Target Where it writes, such as an exchange and a routing key, a key or a table.
 	//
 	// Examples: {"exchange":"","mandatory":true,"routing_key":"emails"}
 	Target               map[string]interface{} `json:"target"`
@@ -1105,6 +1553,16 @@ type Problem_Actual struct {
 	union json.RawMessage
 }
 
+// Processes The processes of this gateway, its workers, on the host that answers.
+type Processes struct {
+	// Silent How many did not answer in time, so that their figures are missing.
+	Silent int64 `json:"silent"`
+
+	// Up How many processes the figures are of.
+	Up                   int64                  `json:"up"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Projection `envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it.
 type Projection struct {
 	// Broker The configured name of the broker.
@@ -1218,6 +1676,63 @@ type QueueList struct {
 
 	// Queues The queues, by name.
 	Queues               []ListedQueue          `json:"queues"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// QueueRates The last hour of one queue, in minutes.
+type QueueRates struct {
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// CompleteSince From when on the figures are complete, Unix milliseconds. Earlier ones lack those of processes that have ended since, and of queues that were forgotten for the sake of others: 10,000 are remembered.
+	CompleteSince int64 `json:"complete_since"`
+
+	// Hour What happened within some time. `null`: nothing of the kind.
+	Hour Figures `json:"hour"`
+
+	// Minutes The minutes of the last hour since counting began, oldest first. The last one is not over.
+	Minutes []Minute `json:"minutes"`
+
+	// Processes The processes of this gateway, its workers, on the host that answers.
+	Processes Processes `json:"processes"`
+
+	// Queue The name of the queue in paths.
+	Queue                string                 `json:"queue"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// Rates The last hour of all queues that the caller has any right on.
+type Rates struct {
+	// AckedPerSecond Messages acked a second, the mean of the last 60 seconds.
+	AckedPerSecond float64 `json:"acked_per_second"`
+
+	// Attention What needs attention, most urgent first: at most 100. Up to 200 queues are looked at: the busiest, those with new
+	// dead letters, and those configured by name.
+	Attention []Concern `json:"attention"`
+
+	// Brokers The brokers that the caller may manage, by name.
+	Brokers []Circuit `json:"brokers"`
+
+	// CompleteSince From when on the figures are complete, Unix milliseconds. Earlier ones lack those of processes that have ended since, and of queues that were forgotten for the sake of others: 10,000 are remembered.
+	CompleteSince int64 `json:"complete_since"`
+
+	// DeliveredPerSecond Messages delivered a second, the mean of the last 60 seconds.
+	DeliveredPerSecond float64 `json:"delivered_per_second"`
+
+	// Hour What happened within some time. `null`: nothing of the kind.
+	Hour Figures `json:"hour"`
+
+	// Minutes The minutes of the last hour since counting began, oldest first. The last one is not over.
+	Minutes []Minute `json:"minutes"`
+
+	// Processes The processes of this gateway, its workers, on the host that answers.
+	Processes Processes `json:"processes"`
+
+	// PublishedPerSecond Messages published a second, the mean of the last 60 seconds.
+	PublishedPerSecond float64 `json:"published_per_second"`
+
+	// Queues The busiest queues, by messages published and delivered in the last 60 seconds, then in the last hour.
+	Queues               []BusyQueue            `json:"queues"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -1611,6 +2126,29 @@ type RemovalResult struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Searched How far the search went. Earlier events may be known to the data pipeline.
+type Searched struct {
+	// Gateways The gateways that answered, by name.
+	Gateways []SearchedGateway `json:"gateways"`
+
+	// Silent Addresses of gateways that gave no answer, or keep no journal. What only they know is missing.
+	Silent []string `json:"silent"`
+
+	// Since All `gateways` were searched from this time on; Unix milliseconds UTC. `null`: they have no event yet.
+	Since                *int64                 `json:"since"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// SearchedGateway Gateways whose journal was searched.
+type SearchedGateway struct {
+	// Node Their name in events.
+	Node string `json:"node"`
+
+	// Since Their journal was searched from this time on; Unix milliseconds UTC. `null`: it has no event yet.
+	Since                *int64                 `json:"since"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // SettleOutcome One result per token.
 type SettleOutcome struct {
 	// Failed The number of tokens that failed.
@@ -1691,6 +2229,54 @@ type TokenResult struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// TraceHistory The messages of a trace, and what happened to them.
+type TraceHistory struct {
+	// Messages The messages with an event on this page, by the time of the first one.
+	Messages []TracedMessage `json:"messages"`
+
+	// NextCursor Send it as `cursor` to get the next page; `null`: there is none.
+	NextCursor *string `json:"next_cursor"`
+
+	// Searched How far the search went. Earlier events may be known to the data pipeline.
+	Searched Searched `json:"searched"`
+
+	// TraceId The `trace_id` of the messages.
+	TraceId              string                 `json:"trace_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// TracedMessage A message of a trace, and what happened to it.
+type TracedMessage struct {
+	// Broker The broker of that queue. `null`: it was redriven to another queue, and nothing has happened there yet.
+	Broker *string `json:"broker"`
+
+	// Detail The status in a sentence for people.
+	Detail string `json:"detail"`
+
+	// Events Events, oldest first.
+	Events []Event `json:"events"`
+
+	// Job The `job` of the message.
+	Job *string `json:"job"`
+
+	// MessageId The `meta.id` of the message.
+	MessageId *string `json:"message_id"`
+
+	// Queue The queue of the status.
+	Queue *string `json:"queue"`
+
+	// Status Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+	// with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+	// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+	Status               TracedMessageStatus    `json:"status"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// TracedMessageStatus Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+// with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+type TracedMessageStatus string
+
 // Warning Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a sentence.
 type Warning struct {
 	// Code A stable code, for programs.
@@ -1755,6 +2341,42 @@ type Problem504 = Problem
 // Problem507 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem507 = Problem
 
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Job Only events of messages with this `job`.
+	Job *string `form:"job,omitempty" json:"job,omitempty"`
+
+	// Queue Only events of this queue. Requires the right `listen` or `manage` on it.
+	Queue *string `form:"queue,omitempty" json:"queue,omitempty"`
+
+	// Event Only events of this kind.
+	Event *ListEventsParamsEvent `form:"event,omitempty" json:"event,omitempty"`
+
+	// Since Only events at this time or later; Unix milliseconds UTC.
+	Since *int64 `form:"since,omitempty" json:"since,omitempty"`
+
+	// Until Only events before this time; Unix milliseconds UTC.
+	Until *int64 `form:"until,omitempty" json:"until,omitempty"`
+
+	// Limit Maximum number of events to return: 1 to 1000. Default: 100.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the previous page.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListEventsParamsEvent defines parameters for ListEvents.
+type ListEventsParamsEvent string
+
+// GetMessageParams defines parameters for GetMessage.
+type GetMessageParams struct {
+	// Limit Maximum number of events to return: 1 to 1000. Default: 1000.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the previous page.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListQueuesParams defines parameters for ListQueues.
 type ListQueuesParams struct {
 	// Limit  Default: 1000.
@@ -1780,6 +2402,9 @@ type ListDeadLettersParams struct {
 
 	// TraceId Only dead letters with this `trace_id`.
 	TraceId *string `form:"trace_id,omitempty" json:"trace_id,omitempty"`
+
+	// Error Only dead letters whose `error` is exactly this text.
+	Error *string `form:"error,omitempty" json:"error,omitempty"`
 
 	// Limit Maximum number of dead letters to return: 1 to 1000. Default: 50.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
@@ -1820,7 +2445,7 @@ type PublishMessageParams struct {
 	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
-	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.
+	// BrokerProperties Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.
 	BrokerProperties *string `json:"BrokerProperties,omitempty"`
 }
 
@@ -1868,8 +2493,14 @@ type ValidateMessageParams struct {
 	// Mode The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".
 	Mode interface{} `form:"mode,omitempty" json:"mode,omitempty"`
 
-	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.
+	// BrokerProperties Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.
 	BrokerProperties *string `json:"BrokerProperties,omitempty"`
+}
+
+// GetRatesParams defines parameters for GetRates.
+type GetRatesParams struct {
+	// Limit Maximum number of the busiest queues to return: 1 to 100. Default: 20.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ReadyzParams defines parameters for Readyz.
@@ -1880,6 +2511,15 @@ type ReadyzParams struct {
 
 // ReadyzParamsVerbose defines parameters for Readyz.
 type ReadyzParamsVerbose string
+
+// GetTraceParams defines parameters for GetTrace.
+type GetTraceParams struct {
+	// Limit Maximum number of events to return: 1 to 1000. Default: 1000.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor `next_cursor` of the previous page.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
 
 // RedriveDeadLetterJSONRequestBody defines body for RedriveDeadLetter for application/json ContentType.
 type RedriveDeadLetterJSONRequestBody = RedriveDeadLetterRequest
@@ -2410,6 +3050,150 @@ func (a BrokerState) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for BusyQueue. Returns the specified
+// element and whether it was found
+func (a BusyQueue) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for BusyQueue
+func (a *BusyQueue) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for BusyQueue to handle AdditionalProperties
+func (a *BusyQueue) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["acked_per_second"]; found {
+		err = json.Unmarshal(raw, &a.AckedPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'acked_per_second': %w", err)
+		}
+		delete(object, "acked_per_second")
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["delivered_per_second"]; found {
+		err = json.Unmarshal(raw, &a.DeliveredPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivered_per_second': %w", err)
+		}
+		delete(object, "delivered_per_second")
+	}
+
+	if raw, found := object["hour"]; found {
+		err = json.Unmarshal(raw, &a.Hour)
+		if err != nil {
+			return fmt.Errorf("error reading 'hour': %w", err)
+		}
+		delete(object, "hour")
+	}
+
+	if raw, found := object["published_per_second"]; found {
+		err = json.Unmarshal(raw, &a.PublishedPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'published_per_second': %w", err)
+		}
+		delete(object, "published_per_second")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["stats"]; found {
+		err = json.Unmarshal(raw, &a.Stats)
+		if err != nil {
+			return fmt.Errorf("error reading 'stats': %w", err)
+		}
+		delete(object, "stats")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for BusyQueue to handle AdditionalProperties
+func (a BusyQueue) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["acked_per_second"], err = json.Marshal(a.AckedPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'acked_per_second': %w", err)
+	}
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["delivered_per_second"], err = json.Marshal(a.DeliveredPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivered_per_second': %w", err)
+	}
+
+	object["hour"], err = json.Marshal(a.Hour)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'hour': %w", err)
+	}
+
+	object["published_per_second"], err = json.Marshal(a.PublishedPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'published_per_second': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	object["stats"], err = json.Marshal(a.Stats)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'stats': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for Capabilities. Returns the specified
 // element and whether it was found
 func (a Capabilities) Get(fieldName string) (value interface{}, found bool) {
@@ -2610,6 +3394,216 @@ func (a Capabilities) MarshalJSON() ([]byte, error) {
 	object["ordering"], err = json.Marshal(a.Ordering)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'ordering': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Circuit. Returns the specified
+// element and whether it was found
+func (a Circuit) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Circuit
+func (a *Circuit) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Circuit to handle AdditionalProperties
+func (a *Circuit) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["circuit"]; found {
+		err = json.Unmarshal(raw, &a.Circuit)
+		if err != nil {
+			return fmt.Errorf("error reading 'circuit': %w", err)
+		}
+		delete(object, "circuit")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Circuit to handle AdditionalProperties
+func (a Circuit) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["circuit"], err = json.Marshal(a.Circuit)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'circuit': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Concern. Returns the specified
+// element and whether it was found
+func (a Concern) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Concern
+func (a *Concern) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Concern to handle AdditionalProperties
+func (a *Concern) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["count"]; found {
+		err = json.Unmarshal(raw, &a.Count)
+		if err != nil {
+			return fmt.Errorf("error reading 'count': %w", err)
+		}
+		delete(object, "count")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["kind"]; found {
+		err = json.Unmarshal(raw, &a.Kind)
+		if err != nil {
+			return fmt.Errorf("error reading 'kind': %w", err)
+		}
+		delete(object, "kind")
+	}
+
+	if raw, found := object["oldest_age_seconds"]; found {
+		err = json.Unmarshal(raw, &a.OldestAgeSeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'oldest_age_seconds': %w", err)
+		}
+		delete(object, "oldest_age_seconds")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Concern to handle AdditionalProperties
+func (a Concern) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["count"], err = json.Marshal(a.Count)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'count': %w", err)
+	}
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["kind"], err = json.Marshal(a.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'kind': %w", err)
+	}
+
+	object["oldest_age_seconds"], err = json.Marshal(a.OldestAgeSeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'oldest_age_seconds': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -3446,6 +4440,557 @@ func (a EnvelopeMeta) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for Event. Returns the specified
+// element and whether it was found
+func (a Event) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Event
+func (a *Event) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Event to handle AdditionalProperties
+func (a *Event) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["at"]; found {
+		err = json.Unmarshal(raw, &a.At)
+		if err != nil {
+			return fmt.Errorf("error reading 'at': %w", err)
+		}
+		delete(object, "at")
+	}
+
+	if raw, found := object["attempts"]; found {
+		err = json.Unmarshal(raw, &a.Attempts)
+		if err != nil {
+			return fmt.Errorf("error reading 'attempts': %w", err)
+		}
+		delete(object, "attempts")
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["bytes"]; found {
+		err = json.Unmarshal(raw, &a.Bytes)
+		if err != nil {
+			return fmt.Errorf("error reading 'bytes': %w", err)
+		}
+		delete(object, "bytes")
+	}
+
+	if raw, found := object["event"]; found {
+		err = json.Unmarshal(raw, &a.Event)
+		if err != nil {
+			return fmt.Errorf("error reading 'event': %w", err)
+		}
+		delete(object, "event")
+	}
+
+	if raw, found := object["job"]; found {
+		err = json.Unmarshal(raw, &a.Job)
+		if err != nil {
+			return fmt.Errorf("error reading 'job': %w", err)
+		}
+		delete(object, "job")
+	}
+
+	if raw, found := object["lang"]; found {
+		err = json.Unmarshal(raw, &a.Lang)
+		if err != nil {
+			return fmt.Errorf("error reading 'lang': %w", err)
+		}
+		delete(object, "lang")
+	}
+
+	if raw, found := object["lease_seconds"]; found {
+		err = json.Unmarshal(raw, &a.LeaseSeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'lease_seconds': %w", err)
+		}
+		delete(object, "lease_seconds")
+	}
+
+	if raw, found := object["message_id"]; found {
+		err = json.Unmarshal(raw, &a.MessageId)
+		if err != nil {
+			return fmt.Errorf("error reading 'message_id': %w", err)
+		}
+		delete(object, "message_id")
+	}
+
+	if raw, found := object["node"]; found {
+		err = json.Unmarshal(raw, &a.Node)
+		if err != nil {
+			return fmt.Errorf("error reading 'node': %w", err)
+		}
+		delete(object, "node")
+	}
+
+	if raw, found := object["outcome"]; found {
+		err = json.Unmarshal(raw, &a.Outcome)
+		if err != nil {
+			return fmt.Errorf("error reading 'outcome': %w", err)
+		}
+		delete(object, "outcome")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["to_queue"]; found {
+		err = json.Unmarshal(raw, &a.ToQueue)
+		if err != nil {
+			return fmt.Errorf("error reading 'to_queue': %w", err)
+		}
+		delete(object, "to_queue")
+	}
+
+	if raw, found := object["trace_id"]; found {
+		err = json.Unmarshal(raw, &a.TraceId)
+		if err != nil {
+			return fmt.Errorf("error reading 'trace_id': %w", err)
+		}
+		delete(object, "trace_id")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Event to handle AdditionalProperties
+func (a Event) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["at"], err = json.Marshal(a.At)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'at': %w", err)
+	}
+
+	object["attempts"], err = json.Marshal(a.Attempts)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'attempts': %w", err)
+	}
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["bytes"], err = json.Marshal(a.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'bytes': %w", err)
+	}
+
+	object["event"], err = json.Marshal(a.Event)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'event': %w", err)
+	}
+
+	object["job"], err = json.Marshal(a.Job)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'job': %w", err)
+	}
+
+	object["lang"], err = json.Marshal(a.Lang)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'lang': %w", err)
+	}
+
+	object["lease_seconds"], err = json.Marshal(a.LeaseSeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'lease_seconds': %w", err)
+	}
+
+	object["message_id"], err = json.Marshal(a.MessageId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'message_id': %w", err)
+	}
+
+	object["node"], err = json.Marshal(a.Node)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'node': %w", err)
+	}
+
+	object["outcome"], err = json.Marshal(a.Outcome)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'outcome': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	object["to_queue"], err = json.Marshal(a.ToQueue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'to_queue': %w", err)
+	}
+
+	object["trace_id"], err = json.Marshal(a.TraceId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'trace_id': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for EventPage. Returns the specified
+// element and whether it was found
+func (a EventPage) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for EventPage
+func (a *EventPage) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for EventPage to handle AdditionalProperties
+func (a *EventPage) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["events"]; found {
+		err = json.Unmarshal(raw, &a.Events)
+		if err != nil {
+			return fmt.Errorf("error reading 'events': %w", err)
+		}
+		delete(object, "events")
+	}
+
+	if raw, found := object["next_cursor"]; found {
+		err = json.Unmarshal(raw, &a.NextCursor)
+		if err != nil {
+			return fmt.Errorf("error reading 'next_cursor': %w", err)
+		}
+		delete(object, "next_cursor")
+	}
+
+	if raw, found := object["searched"]; found {
+		err = json.Unmarshal(raw, &a.Searched)
+		if err != nil {
+			return fmt.Errorf("error reading 'searched': %w", err)
+		}
+		delete(object, "searched")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for EventPage to handle AdditionalProperties
+func (a EventPage) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Events != nil {
+		object["events"], err = json.Marshal(a.Events)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'events': %w", err)
+		}
+	}
+
+	object["next_cursor"], err = json.Marshal(a.NextCursor)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'next_cursor': %w", err)
+	}
+
+	object["searched"], err = json.Marshal(a.Searched)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'searched': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Figures. Returns the specified
+// element and whether it was found
+func (a Figures) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Figures
+func (a *Figures) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Figures to handle AdditionalProperties
+func (a *Figures) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["acked"]; found {
+		err = json.Unmarshal(raw, &a.Acked)
+		if err != nil {
+			return fmt.Errorf("error reading 'acked': %w", err)
+		}
+		delete(object, "acked")
+	}
+
+	if raw, found := object["broker_errors"]; found {
+		err = json.Unmarshal(raw, &a.BrokerErrors)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker_errors': %w", err)
+		}
+		delete(object, "broker_errors")
+	}
+
+	if raw, found := object["dead_lettered"]; found {
+		err = json.Unmarshal(raw, &a.DeadLettered)
+		if err != nil {
+			return fmt.Errorf("error reading 'dead_lettered': %w", err)
+		}
+		delete(object, "dead_lettered")
+	}
+
+	if raw, found := object["delivered"]; found {
+		err = json.Unmarshal(raw, &a.Delivered)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivered': %w", err)
+		}
+		delete(object, "delivered")
+	}
+
+	if raw, found := object["delivery_p50_seconds"]; found {
+		err = json.Unmarshal(raw, &a.DeliveryP50Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivery_p50_seconds': %w", err)
+		}
+		delete(object, "delivery_p50_seconds")
+	}
+
+	if raw, found := object["delivery_p99_seconds"]; found {
+		err = json.Unmarshal(raw, &a.DeliveryP99Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivery_p99_seconds': %w", err)
+		}
+		delete(object, "delivery_p99_seconds")
+	}
+
+	if raw, found := object["lease_expired"]; found {
+		err = json.Unmarshal(raw, &a.LeaseExpired)
+		if err != nil {
+			return fmt.Errorf("error reading 'lease_expired': %w", err)
+		}
+		delete(object, "lease_expired")
+	}
+
+	if raw, found := object["nacked"]; found {
+		err = json.Unmarshal(raw, &a.Nacked)
+		if err != nil {
+			return fmt.Errorf("error reading 'nacked': %w", err)
+		}
+		delete(object, "nacked")
+	}
+
+	if raw, found := object["publish_p50_seconds"]; found {
+		err = json.Unmarshal(raw, &a.PublishP50Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'publish_p50_seconds': %w", err)
+		}
+		delete(object, "publish_p50_seconds")
+	}
+
+	if raw, found := object["publish_p99_seconds"]; found {
+		err = json.Unmarshal(raw, &a.PublishP99Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'publish_p99_seconds': %w", err)
+		}
+		delete(object, "publish_p99_seconds")
+	}
+
+	if raw, found := object["published"]; found {
+		err = json.Unmarshal(raw, &a.Published)
+		if err != nil {
+			return fmt.Errorf("error reading 'published': %w", err)
+		}
+		delete(object, "published")
+	}
+
+	if raw, found := object["redriven"]; found {
+		err = json.Unmarshal(raw, &a.Redriven)
+		if err != nil {
+			return fmt.Errorf("error reading 'redriven': %w", err)
+		}
+		delete(object, "redriven")
+	}
+
+	if raw, found := object["rejected"]; found {
+		err = json.Unmarshal(raw, &a.Rejected)
+		if err != nil {
+			return fmt.Errorf("error reading 'rejected': %w", err)
+		}
+		delete(object, "rejected")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Figures to handle AdditionalProperties
+func (a Figures) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["acked"], err = json.Marshal(a.Acked)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'acked': %w", err)
+	}
+
+	object["broker_errors"], err = json.Marshal(a.BrokerErrors)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker_errors': %w", err)
+	}
+
+	object["dead_lettered"], err = json.Marshal(a.DeadLettered)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'dead_lettered': %w", err)
+	}
+
+	object["delivered"], err = json.Marshal(a.Delivered)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivered': %w", err)
+	}
+
+	object["delivery_p50_seconds"], err = json.Marshal(a.DeliveryP50Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivery_p50_seconds': %w", err)
+	}
+
+	object["delivery_p99_seconds"], err = json.Marshal(a.DeliveryP99Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivery_p99_seconds': %w", err)
+	}
+
+	object["lease_expired"], err = json.Marshal(a.LeaseExpired)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'lease_expired': %w", err)
+	}
+
+	object["nacked"], err = json.Marshal(a.Nacked)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'nacked': %w", err)
+	}
+
+	object["publish_p50_seconds"], err = json.Marshal(a.PublishP50Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'publish_p50_seconds': %w", err)
+	}
+
+	object["publish_p99_seconds"], err = json.Marshal(a.PublishP99Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'publish_p99_seconds': %w", err)
+	}
+
+	object["published"], err = json.Marshal(a.Published)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'published': %w", err)
+	}
+
+	object["redriven"], err = json.Marshal(a.Redriven)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'redriven': %w", err)
+	}
+
+	object["rejected"], err = json.Marshal(a.Rejected)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'rejected': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for IdempotencyKeys. Returns the specified
 // element and whether it was found
 func (a IdempotencyKeys) Get(fieldName string) (value interface{}, found bool) {
@@ -3975,6 +5520,426 @@ func (a ListedQueue) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'stored_as': %w", err)
 		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for MessageHistory. Returns the specified
+// element and whether it was found
+func (a MessageHistory) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for MessageHistory
+func (a *MessageHistory) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for MessageHistory to handle AdditionalProperties
+func (a *MessageHistory) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["events"]; found {
+		err = json.Unmarshal(raw, &a.Events)
+		if err != nil {
+			return fmt.Errorf("error reading 'events': %w", err)
+		}
+		delete(object, "events")
+	}
+
+	if raw, found := object["job"]; found {
+		err = json.Unmarshal(raw, &a.Job)
+		if err != nil {
+			return fmt.Errorf("error reading 'job': %w", err)
+		}
+		delete(object, "job")
+	}
+
+	if raw, found := object["message_id"]; found {
+		err = json.Unmarshal(raw, &a.MessageId)
+		if err != nil {
+			return fmt.Errorf("error reading 'message_id': %w", err)
+		}
+		delete(object, "message_id")
+	}
+
+	if raw, found := object["next_cursor"]; found {
+		err = json.Unmarshal(raw, &a.NextCursor)
+		if err != nil {
+			return fmt.Errorf("error reading 'next_cursor': %w", err)
+		}
+		delete(object, "next_cursor")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["searched"]; found {
+		err = json.Unmarshal(raw, &a.Searched)
+		if err != nil {
+			return fmt.Errorf("error reading 'searched': %w", err)
+		}
+		delete(object, "searched")
+	}
+
+	if raw, found := object["status"]; found {
+		err = json.Unmarshal(raw, &a.Status)
+		if err != nil {
+			return fmt.Errorf("error reading 'status': %w", err)
+		}
+		delete(object, "status")
+	}
+
+	if raw, found := object["trace_id"]; found {
+		err = json.Unmarshal(raw, &a.TraceId)
+		if err != nil {
+			return fmt.Errorf("error reading 'trace_id': %w", err)
+		}
+		delete(object, "trace_id")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for MessageHistory to handle AdditionalProperties
+func (a MessageHistory) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	if a.Events != nil {
+		object["events"], err = json.Marshal(a.Events)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'events': %w", err)
+		}
+	}
+
+	object["job"], err = json.Marshal(a.Job)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'job': %w", err)
+	}
+
+	object["message_id"], err = json.Marshal(a.MessageId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'message_id': %w", err)
+	}
+
+	object["next_cursor"], err = json.Marshal(a.NextCursor)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'next_cursor': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	object["searched"], err = json.Marshal(a.Searched)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'searched': %w", err)
+	}
+
+	object["status"], err = json.Marshal(a.Status)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'status': %w", err)
+	}
+
+	object["trace_id"], err = json.Marshal(a.TraceId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'trace_id': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Minute. Returns the specified
+// element and whether it was found
+func (a Minute) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Minute
+func (a *Minute) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Minute to handle AdditionalProperties
+func (a *Minute) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["acked"]; found {
+		err = json.Unmarshal(raw, &a.Acked)
+		if err != nil {
+			return fmt.Errorf("error reading 'acked': %w", err)
+		}
+		delete(object, "acked")
+	}
+
+	if raw, found := object["at"]; found {
+		err = json.Unmarshal(raw, &a.At)
+		if err != nil {
+			return fmt.Errorf("error reading 'at': %w", err)
+		}
+		delete(object, "at")
+	}
+
+	if raw, found := object["broker_errors"]; found {
+		err = json.Unmarshal(raw, &a.BrokerErrors)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker_errors': %w", err)
+		}
+		delete(object, "broker_errors")
+	}
+
+	if raw, found := object["dead_lettered"]; found {
+		err = json.Unmarshal(raw, &a.DeadLettered)
+		if err != nil {
+			return fmt.Errorf("error reading 'dead_lettered': %w", err)
+		}
+		delete(object, "dead_lettered")
+	}
+
+	if raw, found := object["delivered"]; found {
+		err = json.Unmarshal(raw, &a.Delivered)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivered': %w", err)
+		}
+		delete(object, "delivered")
+	}
+
+	if raw, found := object["delivery_p50_seconds"]; found {
+		err = json.Unmarshal(raw, &a.DeliveryP50Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivery_p50_seconds': %w", err)
+		}
+		delete(object, "delivery_p50_seconds")
+	}
+
+	if raw, found := object["delivery_p99_seconds"]; found {
+		err = json.Unmarshal(raw, &a.DeliveryP99Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivery_p99_seconds': %w", err)
+		}
+		delete(object, "delivery_p99_seconds")
+	}
+
+	if raw, found := object["lease_expired"]; found {
+		err = json.Unmarshal(raw, &a.LeaseExpired)
+		if err != nil {
+			return fmt.Errorf("error reading 'lease_expired': %w", err)
+		}
+		delete(object, "lease_expired")
+	}
+
+	if raw, found := object["nacked"]; found {
+		err = json.Unmarshal(raw, &a.Nacked)
+		if err != nil {
+			return fmt.Errorf("error reading 'nacked': %w", err)
+		}
+		delete(object, "nacked")
+	}
+
+	if raw, found := object["publish_p50_seconds"]; found {
+		err = json.Unmarshal(raw, &a.PublishP50Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'publish_p50_seconds': %w", err)
+		}
+		delete(object, "publish_p50_seconds")
+	}
+
+	if raw, found := object["publish_p99_seconds"]; found {
+		err = json.Unmarshal(raw, &a.PublishP99Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'publish_p99_seconds': %w", err)
+		}
+		delete(object, "publish_p99_seconds")
+	}
+
+	if raw, found := object["published"]; found {
+		err = json.Unmarshal(raw, &a.Published)
+		if err != nil {
+			return fmt.Errorf("error reading 'published': %w", err)
+		}
+		delete(object, "published")
+	}
+
+	if raw, found := object["redriven"]; found {
+		err = json.Unmarshal(raw, &a.Redriven)
+		if err != nil {
+			return fmt.Errorf("error reading 'redriven': %w", err)
+		}
+		delete(object, "redriven")
+	}
+
+	if raw, found := object["rejected"]; found {
+		err = json.Unmarshal(raw, &a.Rejected)
+		if err != nil {
+			return fmt.Errorf("error reading 'rejected': %w", err)
+		}
+		delete(object, "rejected")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Minute to handle AdditionalProperties
+func (a Minute) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["acked"], err = json.Marshal(a.Acked)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'acked': %w", err)
+	}
+
+	object["at"], err = json.Marshal(a.At)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'at': %w", err)
+	}
+
+	object["broker_errors"], err = json.Marshal(a.BrokerErrors)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker_errors': %w", err)
+	}
+
+	object["dead_lettered"], err = json.Marshal(a.DeadLettered)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'dead_lettered': %w", err)
+	}
+
+	object["delivered"], err = json.Marshal(a.Delivered)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivered': %w", err)
+	}
+
+	object["delivery_p50_seconds"], err = json.Marshal(a.DeliveryP50Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivery_p50_seconds': %w", err)
+	}
+
+	object["delivery_p99_seconds"], err = json.Marshal(a.DeliveryP99Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivery_p99_seconds': %w", err)
+	}
+
+	object["lease_expired"], err = json.Marshal(a.LeaseExpired)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'lease_expired': %w", err)
+	}
+
+	object["nacked"], err = json.Marshal(a.Nacked)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'nacked': %w", err)
+	}
+
+	object["publish_p50_seconds"], err = json.Marshal(a.PublishP50Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'publish_p50_seconds': %w", err)
+	}
+
+	object["publish_p99_seconds"], err = json.Marshal(a.PublishP99Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'publish_p99_seconds': %w", err)
+	}
+
+	object["published"], err = json.Marshal(a.Published)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'published': %w", err)
+	}
+
+	object["redriven"], err = json.Marshal(a.Redriven)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'redriven': %w", err)
+	}
+
+	object["rejected"], err = json.Marshal(a.Rejected)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'rejected': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -4842,6 +6807,85 @@ func (a Problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for Processes. Returns the specified
+// element and whether it was found
+func (a Processes) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Processes
+func (a *Processes) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Processes to handle AdditionalProperties
+func (a *Processes) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["up"]; found {
+		err = json.Unmarshal(raw, &a.Up)
+		if err != nil {
+			return fmt.Errorf("error reading 'up': %w", err)
+		}
+		delete(object, "up")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Processes to handle AdditionalProperties
+func (a Processes) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["silent"], err = json.Marshal(a.Silent)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+	}
+
+	object["up"], err = json.Marshal(a.Up)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'up': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for Projection. Returns the specified
 // element and whether it was found
 func (a Projection) Get(fieldName string) (value interface{}, found bool) {
@@ -5454,6 +7498,330 @@ func (a QueueList) MarshalJSON() ([]byte, error) {
 	object["next_cursor"], err = json.Marshal(a.NextCursor)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'next_cursor': %w", err)
+	}
+
+	if a.Queues != nil {
+		object["queues"], err = json.Marshal(a.Queues)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'queues': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for QueueRates. Returns the specified
+// element and whether it was found
+func (a QueueRates) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for QueueRates
+func (a *QueueRates) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for QueueRates to handle AdditionalProperties
+func (a *QueueRates) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["complete_since"]; found {
+		err = json.Unmarshal(raw, &a.CompleteSince)
+		if err != nil {
+			return fmt.Errorf("error reading 'complete_since': %w", err)
+		}
+		delete(object, "complete_since")
+	}
+
+	if raw, found := object["hour"]; found {
+		err = json.Unmarshal(raw, &a.Hour)
+		if err != nil {
+			return fmt.Errorf("error reading 'hour': %w", err)
+		}
+		delete(object, "hour")
+	}
+
+	if raw, found := object["minutes"]; found {
+		err = json.Unmarshal(raw, &a.Minutes)
+		if err != nil {
+			return fmt.Errorf("error reading 'minutes': %w", err)
+		}
+		delete(object, "minutes")
+	}
+
+	if raw, found := object["processes"]; found {
+		err = json.Unmarshal(raw, &a.Processes)
+		if err != nil {
+			return fmt.Errorf("error reading 'processes': %w", err)
+		}
+		delete(object, "processes")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for QueueRates to handle AdditionalProperties
+func (a QueueRates) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["complete_since"], err = json.Marshal(a.CompleteSince)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'complete_since': %w", err)
+	}
+
+	object["hour"], err = json.Marshal(a.Hour)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'hour': %w", err)
+	}
+
+	if a.Minutes != nil {
+		object["minutes"], err = json.Marshal(a.Minutes)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'minutes': %w", err)
+		}
+	}
+
+	object["processes"], err = json.Marshal(a.Processes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'processes': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Rates. Returns the specified
+// element and whether it was found
+func (a Rates) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Rates
+func (a *Rates) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Rates to handle AdditionalProperties
+func (a *Rates) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["acked_per_second"]; found {
+		err = json.Unmarshal(raw, &a.AckedPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'acked_per_second': %w", err)
+		}
+		delete(object, "acked_per_second")
+	}
+
+	if raw, found := object["attention"]; found {
+		err = json.Unmarshal(raw, &a.Attention)
+		if err != nil {
+			return fmt.Errorf("error reading 'attention': %w", err)
+		}
+		delete(object, "attention")
+	}
+
+	if raw, found := object["brokers"]; found {
+		err = json.Unmarshal(raw, &a.Brokers)
+		if err != nil {
+			return fmt.Errorf("error reading 'brokers': %w", err)
+		}
+		delete(object, "brokers")
+	}
+
+	if raw, found := object["complete_since"]; found {
+		err = json.Unmarshal(raw, &a.CompleteSince)
+		if err != nil {
+			return fmt.Errorf("error reading 'complete_since': %w", err)
+		}
+		delete(object, "complete_since")
+	}
+
+	if raw, found := object["delivered_per_second"]; found {
+		err = json.Unmarshal(raw, &a.DeliveredPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'delivered_per_second': %w", err)
+		}
+		delete(object, "delivered_per_second")
+	}
+
+	if raw, found := object["hour"]; found {
+		err = json.Unmarshal(raw, &a.Hour)
+		if err != nil {
+			return fmt.Errorf("error reading 'hour': %w", err)
+		}
+		delete(object, "hour")
+	}
+
+	if raw, found := object["minutes"]; found {
+		err = json.Unmarshal(raw, &a.Minutes)
+		if err != nil {
+			return fmt.Errorf("error reading 'minutes': %w", err)
+		}
+		delete(object, "minutes")
+	}
+
+	if raw, found := object["processes"]; found {
+		err = json.Unmarshal(raw, &a.Processes)
+		if err != nil {
+			return fmt.Errorf("error reading 'processes': %w", err)
+		}
+		delete(object, "processes")
+	}
+
+	if raw, found := object["published_per_second"]; found {
+		err = json.Unmarshal(raw, &a.PublishedPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'published_per_second': %w", err)
+		}
+		delete(object, "published_per_second")
+	}
+
+	if raw, found := object["queues"]; found {
+		err = json.Unmarshal(raw, &a.Queues)
+		if err != nil {
+			return fmt.Errorf("error reading 'queues': %w", err)
+		}
+		delete(object, "queues")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Rates to handle AdditionalProperties
+func (a Rates) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["acked_per_second"], err = json.Marshal(a.AckedPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'acked_per_second': %w", err)
+	}
+
+	if a.Attention != nil {
+		object["attention"], err = json.Marshal(a.Attention)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'attention': %w", err)
+		}
+	}
+
+	if a.Brokers != nil {
+		object["brokers"], err = json.Marshal(a.Brokers)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'brokers': %w", err)
+		}
+	}
+
+	object["complete_since"], err = json.Marshal(a.CompleteSince)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'complete_since': %w", err)
+	}
+
+	object["delivered_per_second"], err = json.Marshal(a.DeliveredPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'delivered_per_second': %w", err)
+	}
+
+	object["hour"], err = json.Marshal(a.Hour)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'hour': %w", err)
+	}
+
+	if a.Minutes != nil {
+		object["minutes"], err = json.Marshal(a.Minutes)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'minutes': %w", err)
+		}
+	}
+
+	object["processes"], err = json.Marshal(a.Processes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'processes': %w", err)
+	}
+
+	object["published_per_second"], err = json.Marshal(a.PublishedPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'published_per_second': %w", err)
 	}
 
 	if a.Queues != nil {
@@ -7362,6 +9730,181 @@ func (a RemovalResult) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for Searched. Returns the specified
+// element and whether it was found
+func (a Searched) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Searched
+func (a *Searched) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Searched to handle AdditionalProperties
+func (a *Searched) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["gateways"]; found {
+		err = json.Unmarshal(raw, &a.Gateways)
+		if err != nil {
+			return fmt.Errorf("error reading 'gateways': %w", err)
+		}
+		delete(object, "gateways")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["since"]; found {
+		err = json.Unmarshal(raw, &a.Since)
+		if err != nil {
+			return fmt.Errorf("error reading 'since': %w", err)
+		}
+		delete(object, "since")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Searched to handle AdditionalProperties
+func (a Searched) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Gateways != nil {
+		object["gateways"], err = json.Marshal(a.Gateways)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'gateways': %w", err)
+		}
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["since"], err = json.Marshal(a.Since)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'since': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for SearchedGateway. Returns the specified
+// element and whether it was found
+func (a SearchedGateway) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for SearchedGateway
+func (a *SearchedGateway) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for SearchedGateway to handle AdditionalProperties
+func (a *SearchedGateway) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["node"]; found {
+		err = json.Unmarshal(raw, &a.Node)
+		if err != nil {
+			return fmt.Errorf("error reading 'node': %w", err)
+		}
+		delete(object, "node")
+	}
+
+	if raw, found := object["since"]; found {
+		err = json.Unmarshal(raw, &a.Since)
+		if err != nil {
+			return fmt.Errorf("error reading 'since': %w", err)
+		}
+		delete(object, "since")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for SearchedGateway to handle AdditionalProperties
+func (a SearchedGateway) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["node"], err = json.Marshal(a.Node)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'node': %w", err)
+	}
+
+	object["since"], err = json.Marshal(a.Since)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'since': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for SettleOutcome. Returns the specified
 // element and whether it was found
 func (a SettleOutcome) Get(fieldName string) (value interface{}, found bool) {
@@ -7738,6 +10281,259 @@ func (a TokenResult) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'retryable': %w", err)
 		}
+	}
+
+	object["status"], err = json.Marshal(a.Status)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'status': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for TraceHistory. Returns the specified
+// element and whether it was found
+func (a TraceHistory) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for TraceHistory
+func (a *TraceHistory) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for TraceHistory to handle AdditionalProperties
+func (a *TraceHistory) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["messages"]; found {
+		err = json.Unmarshal(raw, &a.Messages)
+		if err != nil {
+			return fmt.Errorf("error reading 'messages': %w", err)
+		}
+		delete(object, "messages")
+	}
+
+	if raw, found := object["next_cursor"]; found {
+		err = json.Unmarshal(raw, &a.NextCursor)
+		if err != nil {
+			return fmt.Errorf("error reading 'next_cursor': %w", err)
+		}
+		delete(object, "next_cursor")
+	}
+
+	if raw, found := object["searched"]; found {
+		err = json.Unmarshal(raw, &a.Searched)
+		if err != nil {
+			return fmt.Errorf("error reading 'searched': %w", err)
+		}
+		delete(object, "searched")
+	}
+
+	if raw, found := object["trace_id"]; found {
+		err = json.Unmarshal(raw, &a.TraceId)
+		if err != nil {
+			return fmt.Errorf("error reading 'trace_id': %w", err)
+		}
+		delete(object, "trace_id")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for TraceHistory to handle AdditionalProperties
+func (a TraceHistory) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Messages != nil {
+		object["messages"], err = json.Marshal(a.Messages)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'messages': %w", err)
+		}
+	}
+
+	object["next_cursor"], err = json.Marshal(a.NextCursor)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'next_cursor': %w", err)
+	}
+
+	object["searched"], err = json.Marshal(a.Searched)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'searched': %w", err)
+	}
+
+	object["trace_id"], err = json.Marshal(a.TraceId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'trace_id': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for TracedMessage. Returns the specified
+// element and whether it was found
+func (a TracedMessage) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for TracedMessage
+func (a *TracedMessage) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for TracedMessage to handle AdditionalProperties
+func (a *TracedMessage) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["broker"]; found {
+		err = json.Unmarshal(raw, &a.Broker)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker': %w", err)
+		}
+		delete(object, "broker")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["events"]; found {
+		err = json.Unmarshal(raw, &a.Events)
+		if err != nil {
+			return fmt.Errorf("error reading 'events': %w", err)
+		}
+		delete(object, "events")
+	}
+
+	if raw, found := object["job"]; found {
+		err = json.Unmarshal(raw, &a.Job)
+		if err != nil {
+			return fmt.Errorf("error reading 'job': %w", err)
+		}
+		delete(object, "job")
+	}
+
+	if raw, found := object["message_id"]; found {
+		err = json.Unmarshal(raw, &a.MessageId)
+		if err != nil {
+			return fmt.Errorf("error reading 'message_id': %w", err)
+		}
+		delete(object, "message_id")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["status"]; found {
+		err = json.Unmarshal(raw, &a.Status)
+		if err != nil {
+			return fmt.Errorf("error reading 'status': %w", err)
+		}
+		delete(object, "status")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for TracedMessage to handle AdditionalProperties
+func (a TracedMessage) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["broker"], err = json.Marshal(a.Broker)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	if a.Events != nil {
+		object["events"], err = json.Marshal(a.Events)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'events': %w", err)
+		}
+	}
+
+	object["job"], err = json.Marshal(a.Job)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'job': %w", err)
+	}
+
+	object["message_id"], err = json.Marshal(a.MessageId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'message_id': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
 	}
 
 	object["status"], err = json.Marshal(a.Status)

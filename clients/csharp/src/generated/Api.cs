@@ -58,7 +58,7 @@ namespace Babelgate.Client.Generated
         /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
         /// <param name="idempotencyKey">Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.</param>
-        /// <param name="brokerProperties">Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
+        /// <param name="brokerProperties">Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>The broker has durably accepted the message, now or at the first use of its key.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
         public virtual async System.Threading.Tasks.Task<Receipt> PublishMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, string? idempotencyKey = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
@@ -169,7 +169,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -414,7 +414,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -668,7 +668,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -908,7 +908,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1123,7 +1123,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1368,7 +1368,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1613,7 +1613,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1858,7 +1858,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2103,7 +2103,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2243,9 +2243,7 @@ namespace Babelgate.Client.Generated
         /// List the known queues on which the caller has any right, by name.
         /// <br/>
         /// <br/>A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
-        /// <br/>it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ
-        /// <br/>all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of
-        /// <br/>the account and region.
+        /// <br/>it; `source` says which. The table of brokers in the documentation says which brokers list their queues.
         /// </remarks>
         /// <param name="limit">Default: 1000.</param>
         /// <param name="cursor">`next_cursor` of the previous page.</param>
@@ -2391,9 +2389,9 @@ namespace Babelgate.Client.Generated
         /// <remarks>
         /// Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
         /// <br/>
-        /// <br/>Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run` nothing is
-        /// <br/>removed: the broker's counts of these messages are added up. Where it has no such counts the answer is 422: on
-        /// <br/>Azure Service Bus, and on Pulsar and Artemis without access to their management.
+        /// <br/>Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation
+        /// <br/>says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up. Where it has
+        /// <br/>no such counts the answer is 422.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The ready and delayed messages are removed for good, or only counted if `dry_run` is set.</returns>
@@ -2488,7 +2486,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2716,7 +2714,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2921,7 +2919,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3030,9 +3028,8 @@ namespace Babelgate.Client.Generated
         /// <remarks>
         /// Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.
         /// <br/>
-        /// <br/>`writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and
-        /// <br/>body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new
-        /// <br/>in each call.
+        /// <br/>`writes` is the exact native form in the broker's own words: where it writes, the native values, the headers
+        /// <br/>with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.
         /// <br/>
         /// <br/>With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
         /// <br/>not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
@@ -3042,7 +3039,7 @@ namespace Babelgate.Client.Generated
         /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
         /// <param name="mode">The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".</param>
-        /// <param name="brokerProperties">Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
+        /// <param name="brokerProperties">Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>A publish of this body would be accepted now. Nothing was written.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
         public virtual async System.Threading.Tasks.Task<Projection> ValidateMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, string? mode = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
@@ -3154,7 +3151,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3255,6 +3252,353 @@ namespace Babelgate.Client.Generated
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
                             throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Get the last hour of a queue
+        /// </summary>
+        /// <remarks>
+        /// Get what happened on one queue in the last hour, minute by minute. Requires any right on it.
+        /// <br/>
+        /// <br/>The figures are those of the workers of the gateway that answers, from their memory. They start at 0 with each
+        /// <br/>start, and a gateway on another host has its own; `/metrics` is for all of them and for longer times.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The last hour of the queue, all 0 where it was not used.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<QueueRates> GetQueueRatesAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/rates");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<QueueRates>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Get the last hour of all queues
+        /// </summary>
+        /// <remarks>
+        /// Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and
+        /// <br/>what needs attention.
+        /// <br/>
+        /// <br/>The figures are those of the workers of the gateway that answers, from their memory. With several workers, of
+        /// <br/>which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the
+        /// <br/>sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the caller may
+        /// <br/>manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the
+        /// <br/>broker does not answer within 2 seconds.
+        /// </remarks>
+        /// <param name="limit">Maximum number of the busiest queues to return: 1 to 100. Default: 20.</param>
+        /// <returns>The last hour of the queues of which the caller may know.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<Rates> GetRatesAsync(long? limit = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("rates?");
+            if (limit != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("limit") + "=").Append(System.Uri.EscapeDataString(ConvertToString(limit, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            urlBuilder_.Length--;
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Rates>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -3427,11 +3771,12 @@ namespace Babelgate.Client.Generated
         /// <param name="before">Dead-lettered before this time; Unix milliseconds UTC.</param>
         /// <param name="after">Dead-lettered at this time or later; Unix milliseconds UTC.</param>
         /// <param name="traceId">Only dead letters with this `trace_id`.</param>
+        /// <param name="error">Only dead letters whose `error` is exactly this text.</param>
         /// <param name="limit">Maximum number of dead letters to return: 1 to 1000. Default: 50.</param>
         /// <param name="cursor">`next_cursor` of the previous page.</param>
         /// <returns>A page of dead letters. Only `next_cursor` says whether it is the last one.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<DeadLetterPage> ListDeadLettersAsync(string queue, string? job = null, string? reason = null, long? before = null, long? after = null, string? traceId = null, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<DeadLetterPage> ListDeadLettersAsync(string queue, string? job = null, string? reason = null, long? before = null, long? after = null, string? traceId = null, string? error = null, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");
@@ -3458,6 +3803,10 @@ namespace Babelgate.Client.Generated
             if (traceId != null)
             {
                 urlBuilder_.Append(System.Uri.EscapeDataString("trace_id") + "=").Append(System.Uri.EscapeDataString(ConvertToString(traceId, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (error != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("error") + "=").Append(System.Uri.EscapeDataString(ConvertToString(error, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
             }
             if (limit != null)
             {
@@ -3546,7 +3895,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3760,7 +4109,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4005,7 +4354,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4134,8 +4483,8 @@ namespace Babelgate.Client.Generated
         /// <remarks>
         /// Remove all dead letters of the queue. Requires the right `manage`.
         /// <br/>
-        /// <br/>With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none the answer is
-        /// <br/>422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+        /// <br/>With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none, the answer
+        /// <br/>is 422.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The dead letters are removed for good, or only counted if `dry_run` is set.</returns>
@@ -4230,7 +4579,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4478,7 +4827,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4708,7 +5057,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4917,7 +5266,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5116,7 +5465,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5319,7 +5668,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5524,7 +5873,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5750,7 +6099,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5861,6 +6210,556 @@ namespace Babelgate.Client.Generated
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
                             throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// List events of messages
+        /// </summary>
+        /// <remarks>
+        /// Return a page of the events that meet all given conditions, newest first. A page may have fewer events than
+        /// <br/>`limit`, or none, and still have a next page: one call reads a bounded part of the journal, and leaves out the
+        /// <br/>events of queues on which the caller has neither `listen` nor `manage`.
+        /// <br/>
+        /// <br/>With `event=accepted` each message comes once.
+        /// </remarks>
+        /// <param name="job">Only events of messages with this `job`.</param>
+        /// <param name="queue">Only events of this queue. Requires the right `listen` or `manage` on it.</param>
+        /// <param name="event">Only events of this kind.</param>
+        /// <param name="since">Only events at this time or later; Unix milliseconds UTC.</param>
+        /// <param name="until">Only events before this time; Unix milliseconds UTC.</param>
+        /// <param name="limit">Maximum number of events to return: 1 to 1000. Default: 100.</param>
+        /// <param name="cursor">`next_cursor` of the previous page.</param>
+        /// <returns>A page of events. Only `next_cursor` says whether it is the last one.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<EventPage> ListEventsAsync(string? job = null, string? queue = null, string? @event = null, long? since = null, long? until = null, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("messages?");
+            if (job != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("job") + "=").Append(System.Uri.EscapeDataString(ConvertToString(job, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (queue != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("queue") + "=").Append(System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (@event != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("event") + "=").Append(System.Uri.EscapeDataString(ConvertToString(@event, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (since != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("since") + "=").Append(System.Uri.EscapeDataString(ConvertToString(since, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (until != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("until") + "=").Append(System.Uri.EscapeDataString(ConvertToString(until, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (limit != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("limit") + "=").Append(System.Uri.EscapeDataString(ConvertToString(limit, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (cursor != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("cursor") + "=").Append(System.Uri.EscapeDataString(ConvertToString(cursor, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            urlBuilder_.Length--;
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<EventPage>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Find a message
+        /// </summary>
+        /// <remarks>
+        /// Return what happened to a message, and where it is, from the journals of this gateway and all its peers. Events
+        /// <br/>are found at most 200 ms after they happened.
+        /// <br/>
+        /// <br/>Only events that a gateway has recorded are known: not what other programs do at the broker, nor the extend of a
+        /// <br/>lease. Events of queues on which the caller has neither `listen` nor `manage` are left out. `searched` says how
+        /// <br/>far back the journals reach, and which gateways gave no answer.
+        /// </remarks>
+        /// <param name="messageId">The `meta.id` of the message; `id` in the answer to its publish.</param>
+        /// <param name="limit">Maximum number of events to return: 1 to 1000. Default: 1000.</param>
+        /// <param name="cursor">`next_cursor` of the previous page.</param>
+        /// <returns>The message, with its events, oldest first.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<MessageHistory> GetMessageAsync(string messageId, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (messageId == null)
+                throw new System.ArgumentNullException("message_id");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("messages/{message_id}?");
+            urlBuilder_.Replace("{message_id}", System.Uri.EscapeDataString(ConvertToString(messageId, System.Globalization.CultureInfo.InvariantCulture)));
+            if (limit != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("limit") + "=").Append(System.Uri.EscapeDataString(ConvertToString(limit, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (cursor != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("cursor") + "=").Append(System.Uri.EscapeDataString(ConvertToString(cursor, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            urlBuilder_.Length--;
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<MessageHistory>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Find the messages of a trace
+        /// </summary>
+        /// <remarks>
+        /// Return what happened to all messages with this `trace_id`, across queues and brokers, as for one message. A page
+        /// <br/>has the events of all of them in the order of time, grouped by message.
+        /// <br/>
+        /// <br/>The record of a settle has no `trace_id` where the ids and the job of the message take more than 1 KB. It is
+        /// <br/>found by the id of the message.
+        /// </remarks>
+        /// <param name="traceId">The `trace_id` of the messages.</param>
+        /// <param name="limit">Maximum number of events to return: 1 to 1000. Default: 1000.</param>
+        /// <param name="cursor">`next_cursor` of the previous page.</param>
+        /// <returns>The messages of the trace, by the time of their first event.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<TraceHistory> GetTraceAsync(string traceId, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (traceId == null)
+                throw new System.ArgumentNullException("trace_id");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("traces/{trace_id}?");
+            urlBuilder_.Replace("{trace_id}", System.Uri.EscapeDataString(ConvertToString(traceId, System.Globalization.CultureInfo.InvariantCulture)));
+            if (limit != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("limit") + "=").Append(System.Uri.EscapeDataString(ConvertToString(limit, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (cursor != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("cursor") + "=").Append(System.Uri.EscapeDataString(ConvertToString(cursor, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            urlBuilder_.Length--;
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<TraceHistory>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -6574,7 +7473,7 @@ namespace Babelgate.Client.Generated
         public string Name { get; set; } = default!;
 
         /// <summary>
-        /// The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`.
+        /// The kind of the broker, such as `sqlite`.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("kind")]
@@ -6791,6 +7690,71 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// A queue with its rates, its last hour and its counts.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class BusyQueue
+    {
+        /// <summary>
+        /// The name of the queue in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// The configured name of the broker.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string Broker { get; set; } = default!;
+
+        /// <summary>
+        /// Messages published a second, the mean of the last 60 seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("published_per_second")]
+
+        public double PublishedPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Messages delivered a second, the mean of the last 60 seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivered_per_second")]
+
+        public double DeliveredPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Messages acked a second, the mean of the last 60 seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("acked_per_second")]
+
+        public double AckedPerSecond { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("hour")]
+
+        public Figures Hour { get; set; } = new Figures();
+
+        [System.Text.Json.Serialization.JsonPropertyName("stats")]
+
+        public Stats Stats { get; set; } = new Stats();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// What the broker of a queue can do.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -6891,6 +7855,104 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("broker_properties")]
 
         public System.Collections.Generic.IReadOnlyList<string> BrokerProperties { get; set; } = new System.Collections.Generic.List<string>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The circuit of a broker.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Circuit
+    {
+        /// <summary>
+        /// The configured name of the broker.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string Broker { get; set; } = default!;
+
+        /// <summary>
+        /// `open`: this process refuses calls to the broker with 503, because it answered no ping.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("circuit")]
+
+        public string Circuit1 { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// Something that needs attention.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Concern
+    {
+        /// <summary>
+        /// What it is, for programs.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("kind")]
+
+        public string Kind { get; set; } = default!;
+
+        /// <summary>
+        /// The configured name of the broker.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string Broker { get; set; } = default!;
+
+        /// <summary>
+        /// The name of the queue in paths; `null`: the broker as a whole.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string? Queue { get; set; } = default!;
+
+        /// <summary>
+        /// New dead letters of the last hour that are still there, failed calls of the last hour, or foreign messages.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("count")]
+
+        public long? Count { get; set; } = default!;
+
+        /// <summary>
+        /// Age of the oldest ready message in seconds, for `old_messages`: more than 900.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("oldest_age_seconds")]
+
+        public double? OldestAgeSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// A sentence for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -7077,6 +8139,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("trace_id")]
 
         public string? TraceId { get; set; } = default!;
+
+        /// <summary>
+        /// Only dead letters whose `error` is exactly this text.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("error")]
+
+        public string? Error { get; set; } = default!;
 
     }
 
@@ -7531,6 +8601,173 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// One event of one message, as the journal has it. What is unknown is `null`.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Event
+    {
+        /// <summary>
+        /// When it happened, by the clock of the gateway; Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("at")]
+
+        public long At { get; set; } = default!;
+
+        /// <summary>
+        /// What happened.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("event")]
+
+        public string Event1 { get; set; } = default!;
+
+        /// <summary>
+        /// The queue in which it happened.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// The configured name of the broker.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string? Broker { get; set; } = default!;
+
+        /// <summary>
+        /// The `meta.id` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("message_id")]
+
+        public string? MessageId { get; set; } = default!;
+
+        /// <summary>
+        /// The `trace_id` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("trace_id")]
+
+        public string? TraceId { get; set; } = default!;
+
+        /// <summary>
+        /// The `job` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("job")]
+
+        public string? Job { get; set; } = default!;
+
+        /// <summary>
+        /// Failed deliveries before this event.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("attempts")]
+
+        public long? Attempts { get; set; } = default!;
+
+        /// <summary>
+        /// How a lease ended (`acked`, `nacked`, `rejected`), why the message was dead-lettered, the code of a poison
+        /// <br/>message, or `edited` or `forced` for a redriven one that is not the message itself.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("outcome")]
+
+        public string? Outcome { get; set; } = default!;
+
+        /// <summary>
+        /// Of a redriven message: its new queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("to_queue")]
+
+        public string? ToQueue { get; set; } = default!;
+
+        /// <summary>
+        /// Of a delivery: seconds of its lease, without extends.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("lease_seconds")]
+
+        public double? LeaseSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Size of the body in bytes.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("bytes")]
+
+        public long? Bytes { get; set; } = default!;
+
+        /// <summary>
+        /// The `meta.lang` of the message: the language of its producer.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("lang")]
+
+        public string? Lang { get; set; } = default!;
+
+        /// <summary>
+        /// The gateway that recorded the event.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("node")]
+
+        public string Node { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A page of events.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class EventPage
+    {
+        /// <summary>
+        /// Send it as `cursor` to get the next page; `null`: there is none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("next_cursor")]
+
+        public string? NextCursor { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("searched")]
+
+        public Searched Searched { get; set; } = new Searched();
+
+        /// <summary>
+        /// Events, newest first.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("events")]
+
+        public System.Collections.Generic.IReadOnlyList<Event> Events { get; set; } = new System.Collections.Generic.List<Event>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// Messages whose lease will end ``lease_seconds`` from now (default: the queue's policy).
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -7575,6 +8812,127 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("exception")]
 
         public string? Exception { get; set; } = default!;
+
+    }
+
+    /// <summary>
+    /// What happened within some time. `null`: nothing of the kind.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Figures
+    {
+        /// <summary>
+        /// Messages that the broker has durably accepted.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("published")]
+
+        public long Published { get; set; } = default!;
+
+        /// <summary>
+        /// Messages delivered to consumers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivered")]
+
+        public long Delivered { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that ended with an ack.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("acked")]
+
+        public long Acked { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that ended with a nack.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("nacked")]
+
+        public long Nacked { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that ended with a reject.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("rejected")]
+
+        public long Rejected { get; set; } = default!;
+
+        /// <summary>
+        /// Messages moved to the dead-letter queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("dead_lettered")]
+
+        public long DeadLettered { get; set; } = default!;
+
+        /// <summary>
+        /// Dead letters sent back, by their original queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("redriven")]
+
+        public long Redriven { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that expired before a settle.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("lease_expired")]
+
+        public long LeaseExpired { get; set; } = default!;
+
+        /// <summary>
+        /// Calls to the broker that failed.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker_errors")]
+
+        public long BrokerErrors { get; set; } = default!;
+
+        /// <summary>
+        /// Median duration of a publish at the broker, in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("publish_p50_seconds")]
+
+        public double? PublishP50Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// The duration in which 99 % of the publishes were confirmed, in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("publish_p99_seconds")]
+
+        public double? PublishP99Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// Median age of a message at its first delivery, in seconds, from `created_at` on, with its delay.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivery_p50_seconds")]
+
+        public double? DeliveryP50Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// The age that 99 % of the messages had at most at their first delivery, in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivery_p99_seconds")]
+
+        public double? DeliveryP99Seconds { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
 
     }
 
@@ -7827,6 +9185,230 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// A message, and what happened to it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class MessageHistory
+    {
+        /// <summary>
+        /// The `job` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("job")]
+
+        public string? Job { get; set; } = default!;
+
+        /// <summary>
+        /// Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+        /// <br/>with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+        /// <br/>`acked`: done. `dead_lettered`: in the dead letters of its queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("status")]
+
+        public string Status { get; set; } = default!;
+
+        /// <summary>
+        /// The status in a sentence for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        /// <summary>
+        /// The queue of the status.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string? Queue { get; set; } = default!;
+
+        /// <summary>
+        /// The broker of that queue. `null`: it was redriven to another queue, and nothing has happened there yet.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string? Broker { get; set; } = default!;
+
+        /// <summary>
+        /// Events, oldest first.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("events")]
+
+        public System.Collections.Generic.IReadOnlyList<Event> Events { get; set; } = new System.Collections.Generic.List<Event>();
+
+        /// <summary>
+        /// Send it as `cursor` to get the next page; `null`: there is none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("next_cursor")]
+
+        public string? NextCursor { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("searched")]
+
+        public Searched Searched { get; set; } = new Searched();
+
+        /// <summary>
+        /// The `meta.id` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("message_id")]
+
+        public string MessageId { get; set; } = default!;
+
+        /// <summary>
+        /// The `trace_id` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("trace_id")]
+
+        public string? TraceId { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// What happened within one minute.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Minute
+    {
+        /// <summary>
+        /// The beginning of the minute, Unix milliseconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("at")]
+
+        public long At { get; set; } = default!;
+
+        /// <summary>
+        /// Messages that the broker has durably accepted.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("published")]
+
+        public long Published { get; set; } = default!;
+
+        /// <summary>
+        /// Messages delivered to consumers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivered")]
+
+        public long Delivered { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that ended with an ack.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("acked")]
+
+        public long Acked { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that ended with a nack.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("nacked")]
+
+        public long Nacked { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that ended with a reject.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("rejected")]
+
+        public long Rejected { get; set; } = default!;
+
+        /// <summary>
+        /// Messages moved to the dead-letter queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("dead_lettered")]
+
+        public long DeadLettered { get; set; } = default!;
+
+        /// <summary>
+        /// Dead letters sent back, by their original queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("redriven")]
+
+        public long Redriven { get; set; } = default!;
+
+        /// <summary>
+        /// Leases that expired before a settle.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("lease_expired")]
+
+        public long LeaseExpired { get; set; } = default!;
+
+        /// <summary>
+        /// Calls to the broker that failed.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker_errors")]
+
+        public long BrokerErrors { get; set; } = default!;
+
+        /// <summary>
+        /// Median duration of a publish at the broker, in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("publish_p50_seconds")]
+
+        public double? PublishP50Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// The duration in which 99 % of the publishes were confirmed, in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("publish_p99_seconds")]
+
+        public double? PublishP99Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// Median age of a message at its first delivery, in seconds, from `created_at` on, with its delay.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivery_p50_seconds")]
+
+        public double? DeliveryP50Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// The age that 99 % of the messages had at most at their first delivery, in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivery_p99_seconds")]
+
+        public double? DeliveryP99Seconds { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// Messages to deliver again. Without ``delay_seconds``, the queue's backoff applies.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -7910,7 +9492,7 @@ namespace Babelgate.Client.Generated
         public string Operation { get; set; } = default!;
 
         /// <summary>
-        /// Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: `table`.
+        /// Where it writes, such as an exchange and a routing key, a key or a table.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("target")]
@@ -7918,7 +9500,7 @@ namespace Babelgate.Client.Generated
         public object Target { get; set; } = default!;
 
         /// <summary>
-        /// The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns of the row.
+        /// The native values beside body and headers, such as the properties of a message or the other columns of a row, in the broker's own names and units.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("fields")]
@@ -8262,6 +9844,39 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// The processes of this gateway, its workers, on the host that answers.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Processes
+    {
+        /// <summary>
+        /// How many processes the figures are of.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("up")]
+
+        public long Up { get; set; } = default!;
+
+        /// <summary>
+        /// How many did not answer in time, so that their figures are missing.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public long Silent { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// `envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -8555,6 +10170,153 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("next_cursor")]
 
         public string? NextCursor { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The last hour of one queue, in minutes.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class QueueRates
+    {
+        /// <summary>
+        /// The name of the queue in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// The configured name of the broker.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string Broker { get; set; } = default!;
+
+        /// <summary>
+        /// From when on the figures are complete, Unix milliseconds. Earlier ones lack those of processes that have ended since, and of queues that were forgotten for the sake of others: 10,000 are remembered.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("complete_since")]
+
+        public long CompleteSince { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("processes")]
+
+        public Processes Processes { get; set; } = new Processes();
+
+        [System.Text.Json.Serialization.JsonPropertyName("hour")]
+
+        public Figures Hour { get; set; } = new Figures();
+
+        /// <summary>
+        /// The minutes of the last hour since counting began, oldest first. The last one is not over.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("minutes")]
+
+        public System.Collections.Generic.IReadOnlyList<Minute> Minutes { get; set; } = new System.Collections.Generic.List<Minute>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The last hour of all queues that the caller has any right on.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Rates
+    {
+        /// <summary>
+        /// Messages published a second, the mean of the last 60 seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("published_per_second")]
+
+        public double PublishedPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Messages delivered a second, the mean of the last 60 seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("delivered_per_second")]
+
+        public double DeliveredPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Messages acked a second, the mean of the last 60 seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("acked_per_second")]
+
+        public double AckedPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// From when on the figures are complete, Unix milliseconds. Earlier ones lack those of processes that have ended since, and of queues that were forgotten for the sake of others: 10,000 are remembered.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("complete_since")]
+
+        public long CompleteSince { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("processes")]
+
+        public Processes Processes { get; set; } = new Processes();
+
+        [System.Text.Json.Serialization.JsonPropertyName("hour")]
+
+        public Figures Hour { get; set; } = new Figures();
+
+        /// <summary>
+        /// The minutes of the last hour since counting began, oldest first. The last one is not over.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("minutes")]
+
+        public System.Collections.Generic.IReadOnlyList<Minute> Minutes { get; set; } = new System.Collections.Generic.List<Minute>();
+
+        /// <summary>
+        /// The busiest queues, by messages published and delivered in the last 60 seconds, then in the last hour.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queues")]
+
+        public System.Collections.Generic.IReadOnlyList<BusyQueue> Queues { get; set; } = new System.Collections.Generic.List<BusyQueue>();
+
+        /// <summary>
+        /// The brokers that the caller may manage, by name.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("brokers")]
+
+        public System.Collections.Generic.IReadOnlyList<Circuit> Brokers { get; set; } = new System.Collections.Generic.List<Circuit>();
+
+        /// <summary>
+        /// What needs attention, most urgent first: at most 100. Up to 200 queues are looked at: the busiest, those with new
+        /// <br/>dead letters, and those configured by name.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("attention")]
+
+        public System.Collections.Generic.IReadOnlyList<Concern> Attention { get; set; } = new System.Collections.Generic.List<Concern>();
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -9621,6 +11383,80 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// How far the search went. Earlier events may be known to the data pipeline.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Searched
+    {
+        /// <summary>
+        /// All `gateways` were searched from this time on; Unix milliseconds UTC. `null`: they have no event yet.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("since")]
+
+        public long? Since { get; set; } = default!;
+
+        /// <summary>
+        /// The gateways that answered, by name.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("gateways")]
+
+        public System.Collections.Generic.IReadOnlyList<SearchedGateway> Gateways { get; set; } = new System.Collections.Generic.List<SearchedGateway>();
+
+        /// <summary>
+        /// Addresses of gateways that gave no answer, or keep no journal. What only they know is missing.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// Gateways whose journal was searched.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class SearchedGateway
+    {
+        /// <summary>
+        /// Their name in events.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("node")]
+
+        public string Node { get; set; } = default!;
+
+        /// <summary>
+        /// Their journal was searched from this time on; Unix milliseconds UTC. `null`: it has no event yet.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("since")]
+
+        public long? Since { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// One result per token.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -9835,6 +11671,126 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("dead_lettered")]
 
         public bool? DeadLettered { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The messages of a trace, and what happened to them.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class TraceHistory
+    {
+        /// <summary>
+        /// Send it as `cursor` to get the next page; `null`: there is none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("next_cursor")]
+
+        public string? NextCursor { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("searched")]
+
+        public Searched Searched { get; set; } = new Searched();
+
+        /// <summary>
+        /// The `trace_id` of the messages.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("trace_id")]
+
+        public string TraceId { get; set; } = default!;
+
+        /// <summary>
+        /// The messages with an event on this page, by the time of the first one.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("messages")]
+
+        public System.Collections.Generic.IReadOnlyList<TracedMessage> Messages { get; set; } = new System.Collections.Generic.List<TracedMessage>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A message of a trace, and what happened to it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class TracedMessage
+    {
+        /// <summary>
+        /// The `job` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("job")]
+
+        public string? Job { get; set; } = default!;
+
+        /// <summary>
+        /// Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+        /// <br/>with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+        /// <br/>`acked`: done. `dead_lettered`: in the dead letters of its queue.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("status")]
+
+        public string Status { get; set; } = default!;
+
+        /// <summary>
+        /// The status in a sentence for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        /// <summary>
+        /// The queue of the status.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string? Queue { get; set; } = default!;
+
+        /// <summary>
+        /// The broker of that queue. `null`: it was redriven to another queue, and nothing has happened there yet.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("broker")]
+
+        public string? Broker { get; set; } = default!;
+
+        /// <summary>
+        /// Events, oldest first.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("events")]
+
+        public System.Collections.Generic.IReadOnlyList<Event> Events { get; set; } = new System.Collections.Generic.List<Event>();
+
+        /// <summary>
+        /// The `meta.id` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("message_id")]
+
+        public string? MessageId { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 

@@ -2604,6 +2604,7 @@ class DeadLettersApi
      * @param  int|null $before Dead-lettered before this time; Unix milliseconds UTC. (optional)
      * @param  int|null $after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
      * @param  string|null $trace_id Only dead letters with this &#x60;trace_id&#x60;. (optional)
+     * @param  string|null $error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
      * @param  int|null $limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listDeadLetters'] to see the possible values for this operation
@@ -2612,9 +2613,9 @@ class DeadLettersApi
      * @throws \InvalidArgumentException
      * @return \Babelgate\Client\Generated\Model\DeadLetterPage|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
-    public function listDeadLetters($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
+    public function listDeadLetters($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $error = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
     {
-        list($response) = $this->listDeadLettersWithHttpInfo($queue, $job, $reason, $before, $after, $trace_id, $limit, $cursor, $contentType);
+        list($response) = $this->listDeadLettersWithHttpInfo($queue, $job, $reason, $before, $after, $trace_id, $error, $limit, $cursor, $contentType);
         return $response;
     }
 
@@ -2629,6 +2630,7 @@ class DeadLettersApi
      * @param  int|null $before Dead-lettered before this time; Unix milliseconds UTC. (optional)
      * @param  int|null $after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
      * @param  string|null $trace_id Only dead letters with this &#x60;trace_id&#x60;. (optional)
+     * @param  string|null $error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
      * @param  int|null $limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listDeadLetters'] to see the possible values for this operation
@@ -2637,9 +2639,9 @@ class DeadLettersApi
      * @throws \InvalidArgumentException
      * @return array of \Babelgate\Client\Generated\Model\DeadLetterPage|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
-    public function listDeadLettersWithHttpInfo($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
+    public function listDeadLettersWithHttpInfo($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $error = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
     {
-        $request = $this->listDeadLettersRequest($queue, $job, $reason, $before, $after, $trace_id, $limit, $cursor, $contentType);
+        $request = $this->listDeadLettersRequest($queue, $job, $reason, $before, $after, $trace_id, $error, $limit, $cursor, $contentType);
 
         try {
             $options = $this->createHttpClientOption();
@@ -2889,6 +2891,7 @@ class DeadLettersApi
      * @param  int|null $before Dead-lettered before this time; Unix milliseconds UTC. (optional)
      * @param  int|null $after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
      * @param  string|null $trace_id Only dead letters with this &#x60;trace_id&#x60;. (optional)
+     * @param  string|null $error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
      * @param  int|null $limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listDeadLetters'] to see the possible values for this operation
@@ -2896,9 +2899,9 @@ class DeadLettersApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function listDeadLettersAsync($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
+    public function listDeadLettersAsync($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $error = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
     {
-        return $this->listDeadLettersAsyncWithHttpInfo($queue, $job, $reason, $before, $after, $trace_id, $limit, $cursor, $contentType)
+        return $this->listDeadLettersAsyncWithHttpInfo($queue, $job, $reason, $before, $after, $trace_id, $error, $limit, $cursor, $contentType)
             ->then(
                 function ($response) {
                     return $response[0];
@@ -2917,6 +2920,7 @@ class DeadLettersApi
      * @param  int|null $before Dead-lettered before this time; Unix milliseconds UTC. (optional)
      * @param  int|null $after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
      * @param  string|null $trace_id Only dead letters with this &#x60;trace_id&#x60;. (optional)
+     * @param  string|null $error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
      * @param  int|null $limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listDeadLetters'] to see the possible values for this operation
@@ -2924,10 +2928,10 @@ class DeadLettersApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function listDeadLettersAsyncWithHttpInfo($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
+    public function listDeadLettersAsyncWithHttpInfo($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $error = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
     {
         $returnType = '\Babelgate\Client\Generated\Model\DeadLetterPage';
-        $request = $this->listDeadLettersRequest($queue, $job, $reason, $before, $after, $trace_id, $limit, $cursor, $contentType);
+        $request = $this->listDeadLettersRequest($queue, $job, $reason, $before, $after, $trace_id, $error, $limit, $cursor, $contentType);
 
         return $this->client
             ->sendAsync($request, $this->createHttpClientOption())
@@ -2974,6 +2978,7 @@ class DeadLettersApi
      * @param  int|null $before Dead-lettered before this time; Unix milliseconds UTC. (optional)
      * @param  int|null $after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
      * @param  string|null $trace_id Only dead letters with this &#x60;trace_id&#x60;. (optional)
+     * @param  string|null $error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
      * @param  int|null $limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listDeadLetters'] to see the possible values for this operation
@@ -2981,7 +2986,7 @@ class DeadLettersApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Psr7\Request
      */
-    public function listDeadLettersRequest($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
+    public function listDeadLettersRequest($queue, $job = null, $reason = null, $before = null, $after = null, $trace_id = null, $error = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listDeadLetters'][0])
     {
 
         // verify the required parameter 'queue' is set
@@ -3021,6 +3026,13 @@ class DeadLettersApi
         }
         if ($trace_id !== null && strlen($trace_id) < 1) {
             throw new \InvalidArgumentException('invalid length for "$trace_id" when calling DeadLettersApi.listDeadLetters, must be bigger than or equal to 1.');
+        }
+        
+        if ($error !== null && strlen($error) > 1024) {
+            throw new \InvalidArgumentException('invalid length for "$error" when calling DeadLettersApi.listDeadLetters, must be smaller than or equal to 1024.');
+        }
+        if ($error !== null && strlen($error) < 1) {
+            throw new \InvalidArgumentException('invalid length for "$error" when calling DeadLettersApi.listDeadLetters, must be bigger than or equal to 1.');
         }
         
         if ($limit !== null && $limit > 1000) {
@@ -3085,6 +3097,15 @@ class DeadLettersApi
         $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
             $trace_id,
             'trace_id', // param base name
+            'string', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $error,
+            'error', // param base name
             'string', // openApiType
             'form', // style
             true, // explode

@@ -668,7 +668,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -691,7 +691,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -991,7 +991,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1017,7 +1017,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1072,7 +1072,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1240,7 +1240,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -1263,7 +1263,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
@@ -1549,7 +1549,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1575,7 +1575,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
@@ -1630,7 +1630,7 @@ class PublishApi
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-     * @param  string|null $broker_properties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+     * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException

@@ -77,6 +77,12 @@ class QueuesApi
         'getQueue' => [
             'application/json',
         ],
+        'getQueueRates' => [
+            'application/json',
+        ],
+        'getRates' => [
+            'application/json',
+        ],
         'listBrokers' => [
             'application/json',
         ],
@@ -518,6 +524,806 @@ class QueuesApi
                 $resourcePath
             );
         }
+
+
+        $headers = $this->headerSelector->selectHeaders(
+            ['application/json', 'application/problem+json', ],
+            $contentType,
+            $multipart
+        );
+
+        // for model (json/xml)
+        if (count($formParams) > 0) {
+            if ($multipart) {
+                $multipartContents = [];
+                foreach ($formParams as $formParamName => $formParamValue) {
+                    $formParamValueItems = is_array($formParamValue) ? $formParamValue : [$formParamValue];
+                    foreach ($formParamValueItems as $formParamValueItem) {
+                        $multipartContents[] = [
+                            'name' => $formParamName,
+                            'contents' => $formParamValueItem
+                        ];
+                    }
+                }
+                // for HTTP post (form)
+                $httpBody = new MultipartStream($multipartContents);
+
+            } elseif (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the form parameters
+                $httpBody = \GuzzleHttp\Utils::jsonEncode($formParams);
+            } else {
+                // for HTTP post (form)
+                $httpBody = ObjectSerializer::buildQuery($formParams);
+            }
+        }
+
+        // this endpoint requires Bearer authentication (access token)
+        if (!empty($this->config->getAccessToken())) {
+            $headers['Authorization'] = 'Bearer ' . $this->config->getAccessToken();
+        }
+
+        $defaultHeaders = [];
+        if ($this->config->getUserAgent()) {
+            $defaultHeaders['User-Agent'] = $this->config->getUserAgent();
+        }
+
+        $headers = array_merge(
+            $defaultHeaders,
+            $headerParams,
+            $headers
+        );
+
+        $operationHost = $this->config->getHost();
+        $query = ObjectSerializer::buildQuery($queryParams);
+        return new Request(
+            'GET',
+            $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
+            $headers,
+            $httpBody
+        );
+    }
+
+    /**
+     * Operation getQueueRates
+     *
+     * Get the last hour of a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getQueueRates'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return \Babelgate\Client\Generated\Model\QueueRates|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     */
+    public function getQueueRates($queue, string $contentType = self::contentTypes['getQueueRates'][0])
+    {
+        list($response) = $this->getQueueRatesWithHttpInfo($queue, $contentType);
+        return $response;
+    }
+
+    /**
+     * Operation getQueueRatesWithHttpInfo
+     *
+     * Get the last hour of a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getQueueRates'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return array of \Babelgate\Client\Generated\Model\QueueRates|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     */
+    public function getQueueRatesWithHttpInfo($queue, string $contentType = self::contentTypes['getQueueRates'][0])
+    {
+        $request = $this->getQueueRatesRequest($queue, $contentType);
+
+        try {
+            $options = $this->createHttpClientOption();
+            try {
+                $response = $this->client->send($request, $options);
+            } catch (RequestException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    $e->getResponse() ? $e->getResponse()->getHeaders() : null,
+                    $e->getResponse() ? (string) $e->getResponse()->getBody() : null
+                );
+            } catch (ConnectException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    null,
+                    null
+                );
+            }
+
+            $statusCode = $response->getStatusCode();
+
+
+            switch($statusCode) {
+                case 200:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\QueueRates',
+                        $request,
+                        $response,
+                    );
+                case 400:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 401:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 403:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 404:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 408:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 422:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 429:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 431:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 500:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 502:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 503:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 504:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+            }
+
+            
+
+            if ($statusCode < 200 || $statusCode > 299) {
+                throw new ApiException(
+                    sprintf(
+                        '[%d] Error connecting to the API (%s)',
+                        $statusCode,
+                        (string) $request->getUri()
+                    ),
+                    $statusCode,
+                    $response->getHeaders(),
+                    (string) $response->getBody()
+                );
+            }
+
+            return $this->handleResponseWithDataType(
+                '\Babelgate\Client\Generated\Model\QueueRates',
+                $request,
+                $response,
+            );
+        } catch (ApiException $e) {
+            switch ($e->getCode()) {
+                case 200:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\QueueRates',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 400:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 401:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 403:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 404:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 408:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 422:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 429:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 431:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 500:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 502:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 503:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 504:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+            }
+        
+
+            throw $e;
+        }
+    }
+
+    /**
+     * Operation getQueueRatesAsync
+     *
+     * Get the last hour of a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getQueueRates'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function getQueueRatesAsync($queue, string $contentType = self::contentTypes['getQueueRates'][0])
+    {
+        return $this->getQueueRatesAsyncWithHttpInfo($queue, $contentType)
+            ->then(
+                function ($response) {
+                    return $response[0];
+                }
+            );
+    }
+
+    /**
+     * Operation getQueueRatesAsyncWithHttpInfo
+     *
+     * Get the last hour of a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getQueueRates'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function getQueueRatesAsyncWithHttpInfo($queue, string $contentType = self::contentTypes['getQueueRates'][0])
+    {
+        $returnType = '\Babelgate\Client\Generated\Model\QueueRates';
+        $request = $this->getQueueRatesRequest($queue, $contentType);
+
+        return $this->client
+            ->sendAsync($request, $this->createHttpClientOption())
+            ->then(
+                function ($response) use ($returnType) {
+                    if ($returnType === '\SplFileObject') {
+                        $content = $response->getBody(); //stream goes to serializer
+                    } else {
+                        $content = (string) $response->getBody();
+                        if ($returnType !== 'string') {
+                            $content = json_decode($content);
+                        }
+                    }
+
+                    return [
+                        ObjectSerializer::deserialize($content, $returnType, []),
+                        $response->getStatusCode(),
+                        $response->getHeaders()
+                    ];
+                },
+                function ($exception) {
+                    $response = $exception->getResponse();
+                    $statusCode = $response->getStatusCode();
+                    throw new ApiException(
+                        sprintf(
+                            '[%d] Error connecting to the API (%s)',
+                            $statusCode,
+                            $exception->getRequest()->getUri()
+                        ),
+                        $statusCode,
+                        $response->getHeaders(),
+                        (string) $response->getBody()
+                    );
+                }
+            );
+    }
+
+    /**
+     * Create request for operation 'getQueueRates'
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getQueueRates'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Psr7\Request
+     */
+    public function getQueueRatesRequest($queue, string $contentType = self::contentTypes['getQueueRates'][0])
+    {
+
+        // verify the required parameter 'queue' is set
+        if ($queue === null || (is_array($queue) && count($queue) === 0)) {
+            throw new \InvalidArgumentException(
+                'Missing the required parameter $queue when calling getQueueRates'
+            );
+        }
+        if (!preg_match("/^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/", $queue)) {
+            throw new \InvalidArgumentException("invalid value for \"queue\" when calling QueuesApi.getQueueRates, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
+        }
+        
+
+        $resourcePath = '/queues/{queue}/rates';
+        $formParams = [];
+        $queryParams = [];
+        $headerParams = [];
+        $httpBody = '';
+        $multipart = false;
+
+
+
+        // path params
+        if ($queue !== null) {
+            $resourcePath = str_replace(
+                '{' . 'queue' . '}',
+                ObjectSerializer::toPathValue($queue),
+                $resourcePath
+            );
+        }
+
+
+        $headers = $this->headerSelector->selectHeaders(
+            ['application/json', 'application/problem+json', ],
+            $contentType,
+            $multipart
+        );
+
+        // for model (json/xml)
+        if (count($formParams) > 0) {
+            if ($multipart) {
+                $multipartContents = [];
+                foreach ($formParams as $formParamName => $formParamValue) {
+                    $formParamValueItems = is_array($formParamValue) ? $formParamValue : [$formParamValue];
+                    foreach ($formParamValueItems as $formParamValueItem) {
+                        $multipartContents[] = [
+                            'name' => $formParamName,
+                            'contents' => $formParamValueItem
+                        ];
+                    }
+                }
+                // for HTTP post (form)
+                $httpBody = new MultipartStream($multipartContents);
+
+            } elseif (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the form parameters
+                $httpBody = \GuzzleHttp\Utils::jsonEncode($formParams);
+            } else {
+                // for HTTP post (form)
+                $httpBody = ObjectSerializer::buildQuery($formParams);
+            }
+        }
+
+        // this endpoint requires Bearer authentication (access token)
+        if (!empty($this->config->getAccessToken())) {
+            $headers['Authorization'] = 'Bearer ' . $this->config->getAccessToken();
+        }
+
+        $defaultHeaders = [];
+        if ($this->config->getUserAgent()) {
+            $defaultHeaders['User-Agent'] = $this->config->getUserAgent();
+        }
+
+        $headers = array_merge(
+            $defaultHeaders,
+            $headerParams,
+            $headers
+        );
+
+        $operationHost = $this->config->getHost();
+        $query = ObjectSerializer::buildQuery($queryParams);
+        return new Request(
+            'GET',
+            $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
+            $headers,
+            $httpBody
+        );
+    }
+
+    /**
+     * Operation getRates
+     *
+     * Get the last hour of all queues
+     *
+     * @param  int|null $limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getRates'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return \Babelgate\Client\Generated\Model\Rates|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     */
+    public function getRates($limit = null, string $contentType = self::contentTypes['getRates'][0])
+    {
+        list($response) = $this->getRatesWithHttpInfo($limit, $contentType);
+        return $response;
+    }
+
+    /**
+     * Operation getRatesWithHttpInfo
+     *
+     * Get the last hour of all queues
+     *
+     * @param  int|null $limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getRates'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return array of \Babelgate\Client\Generated\Model\Rates|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     */
+    public function getRatesWithHttpInfo($limit = null, string $contentType = self::contentTypes['getRates'][0])
+    {
+        $request = $this->getRatesRequest($limit, $contentType);
+
+        try {
+            $options = $this->createHttpClientOption();
+            try {
+                $response = $this->client->send($request, $options);
+            } catch (RequestException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    $e->getResponse() ? $e->getResponse()->getHeaders() : null,
+                    $e->getResponse() ? (string) $e->getResponse()->getBody() : null
+                );
+            } catch (ConnectException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    null,
+                    null
+                );
+            }
+
+            $statusCode = $response->getStatusCode();
+
+
+            switch($statusCode) {
+                case 200:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Rates',
+                        $request,
+                        $response,
+                    );
+                case 400:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 401:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 403:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 408:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 431:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 500:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+            }
+
+            
+
+            if ($statusCode < 200 || $statusCode > 299) {
+                throw new ApiException(
+                    sprintf(
+                        '[%d] Error connecting to the API (%s)',
+                        $statusCode,
+                        (string) $request->getUri()
+                    ),
+                    $statusCode,
+                    $response->getHeaders(),
+                    (string) $response->getBody()
+                );
+            }
+
+            return $this->handleResponseWithDataType(
+                '\Babelgate\Client\Generated\Model\Rates',
+                $request,
+                $response,
+            );
+        } catch (ApiException $e) {
+            switch ($e->getCode()) {
+                case 200:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Rates',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 400:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 401:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 403:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 408:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 431:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 500:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+            }
+        
+
+            throw $e;
+        }
+    }
+
+    /**
+     * Operation getRatesAsync
+     *
+     * Get the last hour of all queues
+     *
+     * @param  int|null $limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getRates'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function getRatesAsync($limit = null, string $contentType = self::contentTypes['getRates'][0])
+    {
+        return $this->getRatesAsyncWithHttpInfo($limit, $contentType)
+            ->then(
+                function ($response) {
+                    return $response[0];
+                }
+            );
+    }
+
+    /**
+     * Operation getRatesAsyncWithHttpInfo
+     *
+     * Get the last hour of all queues
+     *
+     * @param  int|null $limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getRates'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function getRatesAsyncWithHttpInfo($limit = null, string $contentType = self::contentTypes['getRates'][0])
+    {
+        $returnType = '\Babelgate\Client\Generated\Model\Rates';
+        $request = $this->getRatesRequest($limit, $contentType);
+
+        return $this->client
+            ->sendAsync($request, $this->createHttpClientOption())
+            ->then(
+                function ($response) use ($returnType) {
+                    if ($returnType === '\SplFileObject') {
+                        $content = $response->getBody(); //stream goes to serializer
+                    } else {
+                        $content = (string) $response->getBody();
+                        if ($returnType !== 'string') {
+                            $content = json_decode($content);
+                        }
+                    }
+
+                    return [
+                        ObjectSerializer::deserialize($content, $returnType, []),
+                        $response->getStatusCode(),
+                        $response->getHeaders()
+                    ];
+                },
+                function ($exception) {
+                    $response = $exception->getResponse();
+                    $statusCode = $response->getStatusCode();
+                    throw new ApiException(
+                        sprintf(
+                            '[%d] Error connecting to the API (%s)',
+                            $statusCode,
+                            $exception->getRequest()->getUri()
+                        ),
+                        $statusCode,
+                        $response->getHeaders(),
+                        (string) $response->getBody()
+                    );
+                }
+            );
+    }
+
+    /**
+     * Create request for operation 'getRates'
+     *
+     * @param  int|null $limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['getRates'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Psr7\Request
+     */
+    public function getRatesRequest($limit = null, string $contentType = self::contentTypes['getRates'][0])
+    {
+
+        if ($limit !== null && $limit > 100) {
+            throw new \InvalidArgumentException('invalid value for "$limit" when calling QueuesApi.getRates, must be smaller than or equal to 100.');
+        }
+        if ($limit !== null && $limit < 1) {
+            throw new \InvalidArgumentException('invalid value for "$limit" when calling QueuesApi.getRates, must be bigger than or equal to 1.');
+        }
+        
+
+        $resourcePath = '/rates';
+        $formParams = [];
+        $queryParams = [];
+        $headerParams = [];
+        $httpBody = '';
+        $multipart = false;
+
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $limit,
+            'limit', // param base name
+            'integer', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+
+
 
 
         $headers = $this->headerSelector->selectHeaders(

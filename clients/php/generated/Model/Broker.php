@@ -437,7 +437,7 @@ class Broker implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets kind
      *
-     * @param string $kind The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`.
+     * @param string $kind The kind of the broker, such as `sqlite`.
      *
      * @return self
      */

@@ -62,7 +62,8 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         'reason' => 'string',
         'before' => 'int',
         'after' => 'int',
-        'trace_id' => 'string'
+        'trace_id' => 'string',
+        'error' => 'string'
     ];
 
     /**
@@ -77,7 +78,8 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         'reason' => null,
         'before' => 'int64',
         'after' => 'int64',
-        'trace_id' => null
+        'trace_id' => null,
+        'error' => null
     ];
 
     /**
@@ -90,7 +92,8 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         'reason' => true,
         'before' => true,
         'after' => true,
-        'trace_id' => true
+        'trace_id' => true,
+        'error' => true
     ];
 
     /**
@@ -183,7 +186,8 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         'reason' => 'reason',
         'before' => 'before',
         'after' => 'after',
-        'trace_id' => 'trace_id'
+        'trace_id' => 'trace_id',
+        'error' => 'error'
     ];
 
     /**
@@ -196,7 +200,8 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         'reason' => 'setReason',
         'before' => 'setBefore',
         'after' => 'setAfter',
-        'trace_id' => 'setTraceId'
+        'trace_id' => 'setTraceId',
+        'error' => 'setError'
     ];
 
     /**
@@ -209,7 +214,8 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         'reason' => 'getReason',
         'before' => 'getBefore',
         'after' => 'getAfter',
-        'trace_id' => 'getTraceId'
+        'trace_id' => 'getTraceId',
+        'error' => 'getError'
     ];
 
     /**
@@ -291,6 +297,7 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('before', $data ?? [], null);
         $this->setIfExists('after', $data ?? [], null);
         $this->setIfExists('trace_id', $data ?? [], null);
+        $this->setIfExists('error', $data ?? [], null);
     }
 
     /**
@@ -359,6 +366,14 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
 
         if (!is_null($this->container['trace_id']) && (mb_strlen($this->container['trace_id']) < 1)) {
             $invalidProperties[] = "invalid value for 'trace_id', the character length must be bigger than or equal to 1.";
+        }
+
+        if (!is_null($this->container['error']) && (mb_strlen($this->container['error']) > 1024)) {
+            $invalidProperties[] = "invalid value for 'error', the character length must be smaller than or equal to 1024.";
+        }
+
+        if (!is_null($this->container['error']) && (mb_strlen($this->container['error']) < 1)) {
+            $invalidProperties[] = "invalid value for 'error', the character length must be bigger than or equal to 1.";
         }
 
         return $invalidProperties;
@@ -582,6 +597,47 @@ class DeadLetterFilter implements ModelInterface, ArrayAccess, \JsonSerializable
         }
 
         $this->container['trace_id'] = $trace_id;
+
+        return $this;
+    }
+
+    /**
+     * Gets error
+     *
+     * @return string|null
+     */
+    public function getError()
+    {
+        return $this->container['error'];
+    }
+
+    /**
+     * Sets error
+     *
+     * @param string|null $error error
+     *
+     * @return self
+     */
+    public function setError($error)
+    {
+        if (is_null($error)) {
+            array_push($this->openAPINullablesSetToNull, 'error');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('error', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        if (!is_null($error) && (mb_strlen($error) > 1024)) {
+            throw new \InvalidArgumentException('invalid length for $error when calling DeadLetterFilter., must be smaller than or equal to 1024.');
+        }
+        if (!is_null($error) && (mb_strlen($error) < 1)) {
+            throw new \InvalidArgumentException('invalid length for $error when calling DeadLetterFilter., must be bigger than or equal to 1.');
+        }
+
+        $this->container['error'] = $error;
 
         return $this;
     }

@@ -393,7 +393,7 @@ class NativeWrite implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets target
      *
-     * @param array<string,mixed> $target Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: `table`.
+     * @param array<string,mixed> $target Where it writes, such as an exchange and a routing key, a key or a table.
      *
      * @return self
      */
@@ -420,7 +420,7 @@ class NativeWrite implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets fields
      *
-     * @param array<string,mixed> $fields The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns of the row.
+     * @param array<string,mixed> $fields The native values beside body and headers, such as the properties of a message or the other columns of a row, in the broker's own names and units.
      *
      * @return self
      */

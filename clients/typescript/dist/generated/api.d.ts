@@ -227,9 +227,7 @@ export interface paths {
          * @description List the known queues on which the caller has any right, by name.
          *
          *     A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
-         *     it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ
-         *     all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of
-         *     the account and region.
+         *     it; `source` says which. The table of brokers in the documentation says which brokers list their queues.
          */
         get: operations["list_queues"];
         put?: never;
@@ -259,9 +257,9 @@ export interface paths {
          * Purge a queue
          * @description Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
          *
-         *     Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run` nothing is
-         *     removed: the broker's counts of these messages are added up. Where it has no such counts the answer is 422: on
-         *     Azure Service Bus, and on Pulsar and Artemis without access to their management.
+         *     Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation
+         *     says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up. Where it has
+         *     no such counts the answer is 422.
          */
         post: operations["purge_queue"];
         delete?: never;
@@ -342,15 +340,70 @@ export interface paths {
          * Validate a message
          * @description Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.
          *
-         *     `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and
-         *     body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new
-         *     in each call.
+         *     `writes` is the exact native form in the broker's own words: where it writes, the native values, the headers
+         *     with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.
          *
          *     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
          *     not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
          *     `listen`.
          */
         post: operations["validate_message"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/rates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Get the last hour of a queue
+         * @description Get what happened on one queue in the last hour, minute by minute. Requires any right on it.
+         *
+         *     The figures are those of the workers of the gateway that answers, from their memory. They start at 0 with each
+         *     start, and a gateway on another host has its own; `/metrics` is for all of them and for longer times.
+         */
+        get: operations["get_queue_rates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/rates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the last hour of all queues
+         * @description Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and
+         *     what needs attention.
+         *
+         *     The figures are those of the workers of the gateway that answers, from their memory. With several workers, of
+         *     which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the
+         *     sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the caller may
+         *     manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the
+         *     broker does not answer within 2 seconds.
+         */
+        get: operations["get_rates"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -481,8 +534,8 @@ export interface paths {
          * Purge dead letters
          * @description Remove all dead letters of the queue. Requires the right `manage`.
          *
-         *     With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none the answer is
-         *     422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+         *     With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none, the answer
+         *     is 422.
          */
         post: operations["purge_dead_letters"];
         delete?: never;
@@ -661,6 +714,79 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/messages": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events of messages
+         * @description Return a page of the events that meet all given conditions, newest first. A page may have fewer events than
+         *     `limit`, or none, and still have a next page: one call reads a bounded part of the journal, and leaves out the
+         *     events of queues on which the caller has neither `listen` nor `manage`.
+         *
+         *     With `event=accepted` each message comes once.
+         */
+        get: operations["list_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/messages/{message_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find a message
+         * @description Return what happened to a message, and where it is, from the journals of this gateway and all its peers. Events
+         *     are found at most 200 ms after they happened.
+         *
+         *     Only events that a gateway has recorded are known: not what other programs do at the broker, nor the extend of a
+         *     lease. Events of queues on which the caller has neither `listen` nor `manage` are left out. `searched` says how
+         *     far back the journals reach, and which gateways gave no answer.
+         */
+        get: operations["get_message"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/traces/{trace_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find the messages of a trace
+         * @description Return what happened to all messages with this `trace_id`, across queues and brokers, as for one message. A page
+         *     has the events of all of them in the order of time, grouped by message.
+         *
+         *     The record of a settle has no `trace_id` where the ids and the job of the message take more than 1 KB. It is
+         *     found by the id of the message.
+         */
+        get: operations["get_trace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/livez": {
         parameters: {
             query?: never;
@@ -801,7 +927,7 @@ export interface components {
             broker: string;
             /**
              * Kind
-             * @description The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`.
+             * @description The kind of the broker, such as `sqlite`.
              */
             kind: string;
             /**
@@ -926,6 +1052,44 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * BusyQueue
+         * @description A queue with its rates, its last hour and its counts.
+         */
+        BusyQueue: {
+            /**
+             * Queue
+             * @description The name of the queue in paths.
+             */
+            queue: string;
+            /**
+             * Broker
+             * @description The configured name of the broker.
+             */
+            broker: string;
+            /**
+             * Published Per Second
+             * Format: double
+             * @description Messages published a second, the mean of the last 60 seconds.
+             */
+            published_per_second: number;
+            /**
+             * Delivered Per Second
+             * Format: double
+             * @description Messages delivered a second, the mean of the last 60 seconds.
+             */
+            delivered_per_second: number;
+            /**
+             * Acked Per Second
+             * Format: double
+             * @description Messages acked a second, the mean of the last 60 seconds.
+             */
+            acked_per_second: number;
+            hour: components["schemas"]["Figures"];
+            stats: components["schemas"]["Stats"];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Capabilities
          * @description What the broker of a queue can do.
          */
@@ -995,6 +1159,64 @@ export interface components {
              * @description The names of the `broker_properties` that a publish may set.
              */
             broker_properties: string[];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Circuit
+         * @description The circuit of a broker.
+         */
+        Circuit: {
+            /**
+             * Broker
+             * @description The configured name of the broker.
+             */
+            broker: string;
+            /**
+             * Circuit
+             * @description `open`: this process refuses calls to the broker with 503, because it answered no ping.
+             * @enum {string}
+             */
+            circuit: "closed" | "open";
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Concern
+         * @description Something that needs attention.
+         */
+        Concern: {
+            /**
+             * Kind
+             * @description What it is, for programs.
+             * @enum {string}
+             */
+            kind: "circuit_open" | "storage_refused" | "dead_letters" | "old_messages" | "broker_errors" | "foreign_messages" | "broker_warning";
+            /**
+             * Broker
+             * @description The configured name of the broker.
+             */
+            broker: string;
+            /**
+             * Queue
+             * @description The name of the queue in paths; `null`: the broker as a whole.
+             */
+            queue: string | null;
+            /**
+             * Count
+             * @description New dead letters of the last hour that are still there, failed calls of the last hour, or foreign messages.
+             */
+            count: number | null;
+            /**
+             * Oldest Age Seconds
+             * @description Age of the oldest ready message in seconds, for `old_messages`: more than 900.
+             */
+            oldest_age_seconds: number | null;
+            /**
+             * Detail
+             * @description A sentence for people.
+             */
+            detail: string;
         } & {
             [key: string]: unknown;
         };
@@ -1109,6 +1331,11 @@ export interface components {
              * @description Only dead letters with this `trace_id`.
              */
             trace_id?: string | null;
+            /**
+             * Error
+             * @description Only dead letters whose `error` is exactly this text.
+             */
+            error?: string | null;
         };
         /**
          * DeadLetterPage
@@ -1366,6 +1593,106 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Event
+         * @description One event of one message, as the journal has it. What is unknown is `null`.
+         */
+        Event: {
+            /**
+             * At
+             * Format: int64
+             * @description When it happened, by the clock of the gateway; Unix milliseconds UTC.
+             */
+            at: number;
+            /**
+             * Event
+             * @description What happened.
+             * @enum {string}
+             */
+            event: "accepted" | "delivered" | "acked" | "nacked" | "rejected" | "lease_expired" | "dead_lettered" | "redriven" | "poison";
+            /**
+             * Queue
+             * @description The queue in which it happened.
+             */
+            queue: string;
+            /**
+             * Broker
+             * @description The configured name of the broker.
+             */
+            broker: string | null;
+            /**
+             * Message Id
+             * @description The `meta.id` of the message.
+             */
+            message_id: string | null;
+            /**
+             * Trace Id
+             * @description The `trace_id` of the message.
+             */
+            trace_id: string | null;
+            /**
+             * Job
+             * @description The `job` of the message.
+             */
+            job: string | null;
+            /**
+             * Attempts
+             * @description Failed deliveries before this event.
+             */
+            attempts: number | null;
+            /**
+             * Outcome
+             * @description How a lease ended (`acked`, `nacked`, `rejected`), why the message was dead-lettered, the code of a poison
+             *     message, or `edited` or `forced` for a redriven one that is not the message itself.
+             */
+            outcome: string | null;
+            /**
+             * To Queue
+             * @description Of a redriven message: its new queue.
+             */
+            to_queue: string | null;
+            /**
+             * Lease Seconds
+             * @description Of a delivery: seconds of its lease, without extends.
+             */
+            lease_seconds: number | null;
+            /**
+             * Bytes
+             * @description Size of the body in bytes.
+             */
+            bytes: number | null;
+            /**
+             * Lang
+             * @description The `meta.lang` of the message: the language of its producer.
+             */
+            lang: string | null;
+            /**
+             * Node
+             * @description The gateway that recorded the event.
+             */
+            node: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * EventPage
+         * @description A page of events.
+         */
+        EventPage: {
+            /**
+             * Next Cursor
+             * @description Send it as `cursor` to get the next page; `null`: there is none.
+             */
+            next_cursor: string | null;
+            searched: components["schemas"]["Searched"];
+            /**
+             * Events
+             * @description Events, newest first.
+             */
+            events: components["schemas"]["Event"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * ExtendRequest
          * @description Messages whose lease will end ``lease_seconds`` from now (default: the queue's policy).
          * @example {
@@ -1387,6 +1714,88 @@ export interface components {
         Failure: {
             message?: string | null;
             exception?: string | null;
+        };
+        /**
+         * Figures
+         * @description What happened within some time. `null`: nothing of the kind.
+         */
+        Figures: {
+            /**
+             * Published
+             * Format: int64
+             * @description Messages that the broker has durably accepted.
+             */
+            published: number;
+            /**
+             * Delivered
+             * Format: int64
+             * @description Messages delivered to consumers.
+             */
+            delivered: number;
+            /**
+             * Acked
+             * Format: int64
+             * @description Leases that ended with an ack.
+             */
+            acked: number;
+            /**
+             * Nacked
+             * Format: int64
+             * @description Leases that ended with a nack.
+             */
+            nacked: number;
+            /**
+             * Rejected
+             * Format: int64
+             * @description Leases that ended with a reject.
+             */
+            rejected: number;
+            /**
+             * Dead Lettered
+             * Format: int64
+             * @description Messages moved to the dead-letter queue.
+             */
+            dead_lettered: number;
+            /**
+             * Redriven
+             * Format: int64
+             * @description Dead letters sent back, by their original queue.
+             */
+            redriven: number;
+            /**
+             * Lease Expired
+             * Format: int64
+             * @description Leases that expired before a settle.
+             */
+            lease_expired: number;
+            /**
+             * Broker Errors
+             * Format: int64
+             * @description Calls to the broker that failed.
+             */
+            broker_errors: number;
+            /**
+             * Publish P50 Seconds
+             * @description Median duration of a publish at the broker, in seconds.
+             */
+            publish_p50_seconds: number | null;
+            /**
+             * Publish P99 Seconds
+             * @description The duration in which 99 % of the publishes were confirmed, in seconds.
+             */
+            publish_p99_seconds: number | null;
+            /**
+             * Delivery P50 Seconds
+             * @description Median age of a message at its first delivery, in seconds, from `created_at` on, with its delay.
+             */
+            delivery_p50_seconds: number | null;
+            /**
+             * Delivery P99 Seconds
+             * @description The age that 99 % of the messages had at most at their first delivery, in seconds.
+             */
+            delivery_p99_seconds: number | null;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * IdempotencyKeys
@@ -1536,6 +1945,151 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * MessageHistory
+         * @description A message, and what happened to it.
+         */
+        MessageHistory: {
+            /**
+             * Job
+             * @description The `job` of the message.
+             */
+            job: string | null;
+            /**
+             * Status
+             * @description Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+             *     with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+             *     `acked`: done. `dead_lettered`: in the dead letters of its queue.
+             * @enum {string}
+             */
+            status: "accepted" | "delivered" | "acked" | "waiting" | "dead_lettered" | "redriven";
+            /**
+             * Detail
+             * @description The status in a sentence for people.
+             */
+            detail: string;
+            /**
+             * Queue
+             * @description The queue of the status.
+             */
+            queue: string | null;
+            /**
+             * Broker
+             * @description The broker of that queue. `null`: it was redriven to another queue, and nothing has happened there yet.
+             */
+            broker: string | null;
+            /**
+             * Events
+             * @description Events, oldest first.
+             */
+            events: components["schemas"]["Event"][];
+            /**
+             * Next Cursor
+             * @description Send it as `cursor` to get the next page; `null`: there is none.
+             */
+            next_cursor: string | null;
+            searched: components["schemas"]["Searched"];
+            /**
+             * Message Id
+             * @description The `meta.id` of the message.
+             */
+            message_id: string;
+            /**
+             * Trace Id
+             * @description The `trace_id` of the message.
+             */
+            trace_id: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Minute
+         * @description What happened within one minute.
+         */
+        Minute: {
+            /**
+             * At
+             * Format: int64
+             * @description The beginning of the minute, Unix milliseconds.
+             */
+            at: number;
+            /**
+             * Published
+             * Format: int64
+             * @description Messages that the broker has durably accepted.
+             */
+            published: number;
+            /**
+             * Delivered
+             * Format: int64
+             * @description Messages delivered to consumers.
+             */
+            delivered: number;
+            /**
+             * Acked
+             * Format: int64
+             * @description Leases that ended with an ack.
+             */
+            acked: number;
+            /**
+             * Nacked
+             * Format: int64
+             * @description Leases that ended with a nack.
+             */
+            nacked: number;
+            /**
+             * Rejected
+             * Format: int64
+             * @description Leases that ended with a reject.
+             */
+            rejected: number;
+            /**
+             * Dead Lettered
+             * Format: int64
+             * @description Messages moved to the dead-letter queue.
+             */
+            dead_lettered: number;
+            /**
+             * Redriven
+             * Format: int64
+             * @description Dead letters sent back, by their original queue.
+             */
+            redriven: number;
+            /**
+             * Lease Expired
+             * Format: int64
+             * @description Leases that expired before a settle.
+             */
+            lease_expired: number;
+            /**
+             * Broker Errors
+             * Format: int64
+             * @description Calls to the broker that failed.
+             */
+            broker_errors: number;
+            /**
+             * Publish P50 Seconds
+             * @description Median duration of a publish at the broker, in seconds.
+             */
+            publish_p50_seconds: number | null;
+            /**
+             * Publish P99 Seconds
+             * @description The duration in which 99 % of the publishes were confirmed, in seconds.
+             */
+            publish_p99_seconds: number | null;
+            /**
+             * Delivery P50 Seconds
+             * @description Median age of a message at its first delivery, in seconds, from `created_at` on, with its delay.
+             */
+            delivery_p50_seconds: number | null;
+            /**
+             * Delivery P99 Seconds
+             * @description The age that 99 % of the messages had at most at their first delivery, in seconds.
+             */
+            delivery_p99_seconds: number | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * NackRequest
          * @description Messages to deliver again. Without ``delay_seconds``, the queue's backoff applies.
          * @example {
@@ -1589,7 +2143,7 @@ export interface components {
             operation: string;
             /**
              * Target
-             * @description Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: `table`.
+             * @description Where it writes, such as an exchange and a routing key, a key or a table.
              * @example {
              *       "exchange": "",
              *       "mandatory": true,
@@ -1601,7 +2155,7 @@ export interface components {
             };
             /**
              * Fields
-             * @description The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns of the row.
+             * @description The native values beside body and headers, such as the properties of a message or the other columns of a row, in the broker's own names and units.
              * @example {
              *       "content_type": "application/json",
              *       "delivery_mode": 2
@@ -1794,6 +2348,26 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Processes
+         * @description The processes of this gateway, its workers, on the host that answers.
+         */
+        Processes: {
+            /**
+             * Up
+             * Format: int64
+             * @description How many processes the figures are of.
+             */
+            up: number;
+            /**
+             * Silent
+             * Format: int64
+             * @description How many did not answer in time, so that their figures are missing.
+             */
+            silent: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Projection
          * @description `envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it.
          */
@@ -1979,6 +2553,92 @@ export interface components {
              * @description The `cursor` of the next page; `null`: there is none.
              */
             next_cursor: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * QueueRates
+         * @description The last hour of one queue, in minutes.
+         */
+        QueueRates: {
+            /**
+             * Queue
+             * @description The name of the queue in paths.
+             */
+            queue: string;
+            /**
+             * Broker
+             * @description The configured name of the broker.
+             */
+            broker: string;
+            /**
+             * Complete Since
+             * Format: int64
+             * @description From when on the figures are complete, Unix milliseconds. Earlier ones lack those of processes that have ended since, and of queues that were forgotten for the sake of others: 10,000 are remembered.
+             */
+            complete_since: number;
+            processes: components["schemas"]["Processes"];
+            hour: components["schemas"]["Figures"];
+            /**
+             * Minutes
+             * @description The minutes of the last hour since counting began, oldest first. The last one is not over.
+             */
+            minutes: components["schemas"]["Minute"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Rates
+         * @description The last hour of all queues that the caller has any right on.
+         */
+        Rates: {
+            /**
+             * Published Per Second
+             * Format: double
+             * @description Messages published a second, the mean of the last 60 seconds.
+             */
+            published_per_second: number;
+            /**
+             * Delivered Per Second
+             * Format: double
+             * @description Messages delivered a second, the mean of the last 60 seconds.
+             */
+            delivered_per_second: number;
+            /**
+             * Acked Per Second
+             * Format: double
+             * @description Messages acked a second, the mean of the last 60 seconds.
+             */
+            acked_per_second: number;
+            /**
+             * Complete Since
+             * Format: int64
+             * @description From when on the figures are complete, Unix milliseconds. Earlier ones lack those of processes that have ended since, and of queues that were forgotten for the sake of others: 10,000 are remembered.
+             */
+            complete_since: number;
+            processes: components["schemas"]["Processes"];
+            hour: components["schemas"]["Figures"];
+            /**
+             * Minutes
+             * @description The minutes of the last hour since counting began, oldest first. The last one is not over.
+             */
+            minutes: components["schemas"]["Minute"][];
+            /**
+             * Queues
+             * @description The busiest queues, by messages published and delivered in the last 60 seconds, then in the last hour.
+             */
+            queues: components["schemas"]["BusyQueue"][];
+            /**
+             * Brokers
+             * @description The brokers that the caller may manage, by name.
+             */
+            brokers: components["schemas"]["Circuit"][];
+            /**
+             * Attention
+             * @description What needs attention, most urgent first: at most 100. Up to 200 queues are looked at: the busiest, those with new
+             *     dead letters, and those configured by name.
+             */
+            attention: components["schemas"]["Concern"][];
         } & {
             [key: string]: unknown;
         };
@@ -2550,6 +3210,47 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Searched
+         * @description How far the search went. Earlier events may be known to the data pipeline.
+         */
+        Searched: {
+            /**
+             * Since
+             * @description All `gateways` were searched from this time on; Unix milliseconds UTC. `null`: they have no event yet.
+             */
+            since: number | null;
+            /**
+             * Gateways
+             * @description The gateways that answered, by name.
+             */
+            gateways: components["schemas"]["SearchedGateway"][];
+            /**
+             * Silent
+             * @description Addresses of gateways that gave no answer, or keep no journal. What only they know is missing.
+             */
+            silent: string[];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * SearchedGateway
+         * @description Gateways whose journal was searched.
+         */
+        SearchedGateway: {
+            /**
+             * Node
+             * @description Their name in events.
+             */
+            node: string;
+            /**
+             * Since
+             * @description Their journal was searched from this time on; Unix milliseconds UTC. `null`: it has no event yet.
+             */
+            since: number | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * SettleOutcome
          * @description One result per token.
          */
@@ -2663,6 +3364,76 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * TraceHistory
+         * @description The messages of a trace, and what happened to them.
+         */
+        TraceHistory: {
+            /**
+             * Next Cursor
+             * @description Send it as `cursor` to get the next page; `null`: there is none.
+             */
+            next_cursor: string | null;
+            searched: components["schemas"]["Searched"];
+            /**
+             * Trace Id
+             * @description The `trace_id` of the messages.
+             */
+            trace_id: string;
+            /**
+             * Messages
+             * @description The messages with an event on this page, by the time of the first one.
+             */
+            messages: components["schemas"]["TracedMessage"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * TracedMessage
+         * @description A message of a trace, and what happened to it.
+         */
+        TracedMessage: {
+            /**
+             * Job
+             * @description The `job` of the message.
+             */
+            job: string | null;
+            /**
+             * Status
+             * @description Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
+             *     with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
+             *     `acked`: done. `dead_lettered`: in the dead letters of its queue.
+             * @enum {string}
+             */
+            status: "accepted" | "delivered" | "acked" | "waiting" | "dead_lettered" | "redriven";
+            /**
+             * Detail
+             * @description The status in a sentence for people.
+             */
+            detail: string;
+            /**
+             * Queue
+             * @description The queue of the status.
+             */
+            queue: string | null;
+            /**
+             * Broker
+             * @description The broker of that queue. `null`: it was redriven to another queue, and nothing has happened there yet.
+             */
+            broker: string | null;
+            /**
+             * Events
+             * @description Events, oldest first.
+             */
+            events: components["schemas"]["Event"][];
+            /**
+             * Message Id
+             * @description The `meta.id` of the message.
+             */
+            message_id: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Warning
          * @description Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a sentence.
          */
@@ -2723,7 +3494,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Dead letter not found · Not found · Queue not found · Redrive not found */
+        /** @description Dead letter not found · Message not found · No journal · Not found · Queue not found · Redrive not found · Trace not found */
         Problem404: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -2891,7 +3662,7 @@ export interface operations {
             header?: {
                 /** @description Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`. */
                 "Idempotency-Key"?: string;
-                /** @description Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`. */
+                /** @description Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`. */
                 BrokerProperties?: string;
             };
             path: {
@@ -4235,7 +5006,7 @@ export interface operations {
                 mode?: "consume" | "publish";
             };
             header?: {
-                /** @description Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`. */
+                /** @description Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`. */
                 BrokerProperties?: string;
             };
             path: {
@@ -4338,6 +5109,232 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
+    get_queue_rates: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The last hour of the queue, all 0 where it was not used. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "complete_since": 1790000000000,
+                     *       "processes": {
+                     *         "up": 1,
+                     *         "silent": 0
+                     *       },
+                     *       "hour": {
+                     *         "published": 1200,
+                     *         "delivered": 1188,
+                     *         "acked": 1180,
+                     *         "nacked": 5,
+                     *         "rejected": 1,
+                     *         "dead_lettered": 2,
+                     *         "redriven": 0,
+                     *         "lease_expired": 1,
+                     *         "broker_errors": 0,
+                     *         "publish_p50_seconds": 0.0021,
+                     *         "publish_p99_seconds": 0.0117,
+                     *         "delivery_p50_seconds": 0.0184,
+                     *         "delivery_p99_seconds": 0.84
+                     *       },
+                     *       "minutes": [
+                     *         {
+                     *           "published": 1200,
+                     *           "delivered": 1188,
+                     *           "acked": 1180,
+                     *           "nacked": 5,
+                     *           "rejected": 1,
+                     *           "dead_lettered": 2,
+                     *           "redriven": 0,
+                     *           "lease_expired": 1,
+                     *           "broker_errors": 0,
+                     *           "publish_p50_seconds": 0.0021,
+                     *           "publish_p99_seconds": 0.0117,
+                     *           "delivery_p50_seconds": 0.0184,
+                     *           "delivery_p99_seconds": 0.84,
+                     *           "at": 1790003580000
+                     *         }
+                     *       ],
+                     *       "queue": "emails",
+                     *       "broker": "local"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["QueueRates"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description No route of the configuration leads to this queue. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The broker of this queue does not support the operation. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    get_rates: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of the busiest queues to return: 1 to 100. Default: 20. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The last hour of the queues of which the caller may know. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "complete_since": 1790000000000,
+                     *       "processes": {
+                     *         "up": 1,
+                     *         "silent": 0
+                     *       },
+                     *       "hour": {
+                     *         "published": 1200,
+                     *         "delivered": 1188,
+                     *         "acked": 1180,
+                     *         "nacked": 5,
+                     *         "rejected": 1,
+                     *         "dead_lettered": 2,
+                     *         "redriven": 0,
+                     *         "lease_expired": 1,
+                     *         "broker_errors": 0,
+                     *         "publish_p50_seconds": 0.0021,
+                     *         "publish_p99_seconds": 0.0117,
+                     *         "delivery_p50_seconds": 0.0184,
+                     *         "delivery_p99_seconds": 0.84
+                     *       },
+                     *       "minutes": [
+                     *         {
+                     *           "published": 1200,
+                     *           "delivered": 1188,
+                     *           "acked": 1180,
+                     *           "nacked": 5,
+                     *           "rejected": 1,
+                     *           "dead_lettered": 2,
+                     *           "redriven": 0,
+                     *           "lease_expired": 1,
+                     *           "broker_errors": 0,
+                     *           "publish_p50_seconds": 0.0021,
+                     *           "publish_p99_seconds": 0.0117,
+                     *           "delivery_p50_seconds": 0.0184,
+                     *           "delivery_p99_seconds": 0.84,
+                     *           "at": 1790003580000
+                     *         }
+                     *       ],
+                     *       "published_per_second": 0.4,
+                     *       "delivered_per_second": 0.4,
+                     *       "acked_per_second": 0.383,
+                     *       "queues": [
+                     *         {
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "published_per_second": 0.4,
+                     *           "delivered_per_second": 0.4,
+                     *           "acked_per_second": 0.383,
+                     *           "hour": {
+                     *             "published": 1200,
+                     *             "delivered": 1188,
+                     *             "acked": 1180,
+                     *             "nacked": 5,
+                     *             "rejected": 1,
+                     *             "dead_lettered": 2,
+                     *             "redriven": 0,
+                     *             "lease_expired": 1,
+                     *             "broker_errors": 0,
+                     *             "publish_p50_seconds": 0.0021,
+                     *             "publish_p99_seconds": 0.0117,
+                     *             "delivery_p50_seconds": 0.0184,
+                     *             "delivery_p99_seconds": 0.84
+                     *           },
+                     *           "stats": {
+                     *             "depth": 12,
+                     *             "in_flight": 3,
+                     *             "delayed": 0,
+                     *             "dead": 1,
+                     *             "oldest_age_seconds": 4.2,
+                     *             "foreign": null
+                     *           }
+                     *         }
+                     *       ],
+                     *       "brokers": [
+                     *         {
+                     *           "broker": "local",
+                     *           "circuit": "closed"
+                     *         }
+                     *       ],
+                     *       "attention": [
+                     *         {
+                     *           "kind": "dead_letters",
+                     *           "broker": "local",
+                     *           "queue": "emails",
+                     *           "count": 1,
+                     *           "oldest_age_seconds": null,
+                     *           "detail": "New dead letters of the queue 'emails' within the last hour: 1. All of them: 1."
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Rates"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
     list_brokers: {
         parameters: {
             query?: never;
@@ -4415,6 +5412,8 @@ export interface operations {
                 after?: number | null;
                 /** @description Only dead letters with this `trace_id`. */
                 trace_id?: string | null;
+                /** @description Only dead letters whose `error` is exactly this text. */
+                error?: string | null;
                 /** @description Maximum number of dead letters to return: 1 to 1000. Default: 50. */
                 limit?: number;
                 /** @description `next_cursor` of the previous page. */
@@ -5368,6 +6367,368 @@ export interface operations {
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
+        };
+    };
+    list_events: {
+        parameters: {
+            query?: {
+                /** @description Only events of messages with this `job`. */
+                job?: string | null;
+                /** @description Only events of this queue. Requires the right `listen` or `manage` on it. */
+                queue?: string | null;
+                /** @description Only events of this kind. */
+                event?: ("accepted" | "delivered" | "acked" | "nacked" | "rejected" | "lease_expired" | "dead_lettered" | "redriven" | "poison") | null;
+                /** @description Only events at this time or later; Unix milliseconds UTC. */
+                since?: number | null;
+                /** @description Only events before this time; Unix milliseconds UTC. */
+                until?: number | null;
+                /** @description Maximum number of events to return: 1 to 1000. Default: 100. */
+                limit?: number;
+                /** @description `next_cursor` of the previous page. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events. Only `next_cursor` says whether it is the last one. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "events": [
+                     *         {
+                     *           "at": 1790000000350,
+                     *           "event": "acked",
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *           "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *           "job": "urn:babel:emails:welcome",
+                     *           "attempts": 0,
+                     *           "outcome": "acked",
+                     *           "to_queue": null,
+                     *           "lease_seconds": null,
+                     *           "bytes": 261,
+                     *           "lang": "python",
+                     *           "node": "gateway-1"
+                     *         },
+                     *         {
+                     *           "at": 1790000000020,
+                     *           "event": "delivered",
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *           "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *           "job": "urn:babel:emails:welcome",
+                     *           "attempts": 0,
+                     *           "outcome": null,
+                     *           "to_queue": null,
+                     *           "lease_seconds": 60,
+                     *           "bytes": 261,
+                     *           "lang": "python",
+                     *           "node": "gateway-1"
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "searched": {
+                     *         "since": 1789400000000,
+                     *         "gateways": [
+                     *           {
+                     *             "node": "gateway-1",
+                     *             "since": 1789400000000
+                     *           },
+                     *           {
+                     *             "node": "gateway-2",
+                     *             "since": 1789300000000
+                     *           }
+                     *         ],
+                     *         "silent": []
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The gateway keeps no journal. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description There is no `event` of this name. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded, or searches as much for this caller as it may. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    get_message: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of events to return: 1 to 1000. Default: 1000. */
+                limit?: number;
+                /** @description `next_cursor` of the previous page. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The `meta.id` of the message; `id` in the answer to its publish.
+                 * @example 7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11
+                 */
+                message_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The message, with its events, oldest first. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *       "job": "urn:babel:emails:welcome",
+                     *       "status": "acked",
+                     *       "detail": "A consumer of emails has finished it.",
+                     *       "queue": "emails",
+                     *       "broker": "local",
+                     *       "events": [
+                     *         {
+                     *           "at": 1790000000004,
+                     *           "event": "accepted",
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *           "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *           "job": "urn:babel:emails:welcome",
+                     *           "attempts": 0,
+                     *           "outcome": null,
+                     *           "to_queue": null,
+                     *           "lease_seconds": null,
+                     *           "bytes": 261,
+                     *           "lang": "python",
+                     *           "node": "gateway-1"
+                     *         },
+                     *         {
+                     *           "at": 1790000000020,
+                     *           "event": "delivered",
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *           "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *           "job": "urn:babel:emails:welcome",
+                     *           "attempts": 0,
+                     *           "outcome": null,
+                     *           "to_queue": null,
+                     *           "lease_seconds": 60,
+                     *           "bytes": 261,
+                     *           "lang": "python",
+                     *           "node": "gateway-1"
+                     *         },
+                     *         {
+                     *           "at": 1790000000350,
+                     *           "event": "acked",
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *           "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *           "job": "urn:babel:emails:welcome",
+                     *           "attempts": 0,
+                     *           "outcome": "acked",
+                     *           "to_queue": null,
+                     *           "lease_seconds": null,
+                     *           "bytes": 261,
+                     *           "lang": "python",
+                     *           "node": "gateway-1"
+                     *         }
+                     *       ],
+                     *       "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *       "next_cursor": null,
+                     *       "searched": {
+                     *         "since": 1789400000000,
+                     *         "gateways": [
+                     *           {
+                     *             "node": "gateway-1",
+                     *             "since": 1789400000000
+                     *           },
+                     *           {
+                     *             "node": "gateway-2",
+                     *             "since": 1789300000000
+                     *           }
+                     *         ],
+                     *         "silent": []
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["MessageHistory"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description No event of this message that the caller may see is known: `detail` says what was searched. Or the gateway keeps no journal. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The gateway is overloaded, or searches as much for this caller as it may. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    get_trace: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of events to return: 1 to 1000. Default: 1000. */
+                limit?: number;
+                /** @description `next_cursor` of the previous page. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The `trace_id` of the messages.
+                 * @example 0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10
+                 */
+                trace_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The messages of the trace, by the time of their first event. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *       "messages": [
+                     *         {
+                     *           "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *           "job": "urn:babel:emails:welcome",
+                     *           "status": "acked",
+                     *           "detail": "A consumer of emails has finished it.",
+                     *           "queue": "emails",
+                     *           "broker": "local",
+                     *           "events": [
+                     *             {
+                     *               "at": 1790000000004,
+                     *               "event": "accepted",
+                     *               "queue": "emails",
+                     *               "broker": "local",
+                     *               "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *               "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *               "job": "urn:babel:emails:welcome",
+                     *               "attempts": 0,
+                     *               "outcome": null,
+                     *               "to_queue": null,
+                     *               "lease_seconds": null,
+                     *               "bytes": 261,
+                     *               "lang": "python",
+                     *               "node": "gateway-1"
+                     *             },
+                     *             {
+                     *               "at": 1790000000020,
+                     *               "event": "delivered",
+                     *               "queue": "emails",
+                     *               "broker": "local",
+                     *               "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *               "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *               "job": "urn:babel:emails:welcome",
+                     *               "attempts": 0,
+                     *               "outcome": null,
+                     *               "to_queue": null,
+                     *               "lease_seconds": 60,
+                     *               "bytes": 261,
+                     *               "lang": "python",
+                     *               "node": "gateway-1"
+                     *             },
+                     *             {
+                     *               "at": 1790000000350,
+                     *               "event": "acked",
+                     *               "queue": "emails",
+                     *               "broker": "local",
+                     *               "message_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *               "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *               "job": "urn:babel:emails:welcome",
+                     *               "attempts": 0,
+                     *               "outcome": "acked",
+                     *               "to_queue": null,
+                     *               "lease_seconds": null,
+                     *               "bytes": 261,
+                     *               "lang": "python",
+                     *               "node": "gateway-1"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "next_cursor": null,
+                     *       "searched": {
+                     *         "since": 1789400000000,
+                     *         "gateways": [
+                     *           {
+                     *             "node": "gateway-1",
+                     *             "since": 1789400000000
+                     *           },
+                     *           {
+                     *             "node": "gateway-2",
+                     *             "since": 1789300000000
+                     *           }
+                     *         ],
+                     *         "silent": []
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TraceHistory"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description No event of this trace that the caller may see is known: `detail` says what was searched. Or the gateway keeps no journal. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The gateway is overloaded, or searches as much for this caller as it may. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
         };
     };
     livez: {

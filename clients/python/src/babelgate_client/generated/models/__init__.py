@@ -9,10 +9,15 @@ from .broker_list import BrokerList
 from .broker_properties import BrokerProperties
 from .broker_state import BrokerState
 from .broker_state_circuit import BrokerStateCircuit
+from .busy_queue import BusyQueue
 from .capabilities import Capabilities
 from .capabilities_ack_scope import CapabilitiesAckScope
 from .capabilities_delivery_count import CapabilitiesDeliveryCount
 from .capabilities_ordering import CapabilitiesOrdering
+from .circuit import Circuit
+from .circuit_circuit import CircuitCircuit
+from .concern import Concern
+from .concern_kind import ConcernKind
 from .dead_letter import DeadLetter
 from .dead_letter_edit import DeadLetterEdit
 from .dead_letter_edit_body import DeadLetterEditBody
@@ -36,16 +41,24 @@ from .envelope import Envelope
 from .envelope_data import EnvelopeData
 from .envelope_meta import EnvelopeMeta
 from .envelope_meta_lang import EnvelopeMetaLang
+from .event import Event
+from .event_event import EventEvent
+from .event_page import EventPage
 from .extend_request import ExtendRequest
 from .failure import Failure
+from .figures import Figures
 from .idempotency_keys import IdempotencyKeys
 from .job import Job
 from .job_error import JobError
 from .job_meta import JobMeta
 from .list_dead_letters_reason_type_0 import ListDeadLettersReasonType0
+from .list_events_event_type_0 import ListEventsEventType0
 from .listed_queue import ListedQueue
 from .listed_queue_source import ListedQueueSource
 from .listed_queue_stored_as import ListedQueueStoredAs
+from .message_history import MessageHistory
+from .message_history_status import MessageHistoryStatus
+from .minute import Minute
 from .nack_request import NackRequest
 from .native_header import NativeHeader
 from .native_write import NativeWrite
@@ -60,6 +73,7 @@ from .policy import Policy
 from .policy_ordering_key import PolicyOrderingKey
 from .probe import Probe
 from .problem import Problem
+from .processes import Processes
 from .projection import Projection
 from .projection_envelope import ProjectionEnvelope
 from .projection_headers import ProjectionHeaders
@@ -68,7 +82,9 @@ from .purge_result import PurgeResult
 from .purged import Purged
 from .queue import Queue
 from .queue_list import QueueList
+from .queue_rates import QueueRates
 from .queue_stored_as import QueueStoredAs
+from .rates import Rates
 from .readyz_verbose import ReadyzVerbose
 from .receipt import Receipt
 from .receive_request import ReceiveRequest
@@ -90,11 +106,16 @@ from .redriven_letter import RedrivenLetter
 from .reject_request import RejectRequest
 from .removal import Removal
 from .removal_result import RemovalResult
+from .searched import Searched
+from .searched_gateway import SearchedGateway
 from .settle_outcome import SettleOutcome
 from .settle_request import SettleRequest
 from .stats import Stats
 from .token_result import TokenResult
 from .token_result_action import TokenResultAction
+from .trace_history import TraceHistory
+from .traced_message import TracedMessage
+from .traced_message_status import TracedMessageStatus
 from .validate_message_mode import ValidateMessageMode
 from .warning import Warning_
 from .warning_code import WarningCode
@@ -109,10 +130,15 @@ __all__ = (
     "BrokerProperties",
     "BrokerState",
     "BrokerStateCircuit",
+    "BusyQueue",
     "Capabilities",
     "CapabilitiesAckScope",
     "CapabilitiesDeliveryCount",
     "CapabilitiesOrdering",
+    "Circuit",
+    "CircuitCircuit",
+    "Concern",
+    "ConcernKind",
     "DeadLetter",
     "DeadLetterEdit",
     "DeadLetterEditBody",
@@ -136,8 +162,12 @@ __all__ = (
     "EnvelopeData",
     "EnvelopeMeta",
     "EnvelopeMetaLang",
+    "Event",
+    "EventEvent",
+    "EventPage",
     "ExtendRequest",
     "Failure",
+    "Figures",
     "IdempotencyKeys",
     "Job",
     "JobError",
@@ -146,6 +176,10 @@ __all__ = (
     "ListedQueue",
     "ListedQueueSource",
     "ListedQueueStoredAs",
+    "ListEventsEventType0",
+    "MessageHistory",
+    "MessageHistoryStatus",
+    "Minute",
     "NackRequest",
     "NativeHeader",
     "NativeWrite",
@@ -160,6 +194,7 @@ __all__ = (
     "PolicyOrderingKey",
     "Probe",
     "Problem",
+    "Processes",
     "Projection",
     "ProjectionEnvelope",
     "ProjectionHeaders",
@@ -168,7 +203,9 @@ __all__ = (
     "PurgeResult",
     "Queue",
     "QueueList",
+    "QueueRates",
     "QueueStoredAs",
+    "Rates",
     "ReadyzVerbose",
     "Receipt",
     "Received",
@@ -190,11 +227,16 @@ __all__ = (
     "RejectRequest",
     "Removal",
     "RemovalResult",
+    "Searched",
+    "SearchedGateway",
     "SettleOutcome",
     "SettleRequest",
     "Stats",
     "TokenResult",
     "TokenResultAction",
+    "TracedMessage",
+    "TracedMessageStatus",
+    "TraceHistory",
     "ValidateMessageMode",
     "Warning_",
     "WarningCode",

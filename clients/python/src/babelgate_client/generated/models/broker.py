@@ -29,7 +29,7 @@ class Broker:
 
         Attributes:
             broker (str): The configured name of the broker.
-            kind (str): The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`.
+            kind (str): The kind of the broker, such as `sqlite`.
             url (str): The URL, without its secrets.
             required (bool): Whether `/readyz` fails while this broker is down.
             up (bool): Whether the broker answered now.

@@ -32,6 +32,7 @@ class DeadLetterFilter:
             before (int | None | Unset): Dead-lettered before this time; Unix milliseconds UTC.
             after (int | None | Unset): Dead-lettered at this time or later; Unix milliseconds UTC.
             trace_id (None | str | Unset): Only dead letters with this `trace_id`.
+            error (None | str | Unset): Only dead letters whose `error` is exactly this text.
      """
 
     job: None | str | Unset = UNSET
@@ -39,6 +40,7 @@ class DeadLetterFilter:
     before: int | None | Unset = UNSET
     after: int | None | Unset = UNSET
     trace_id: None | str | Unset = UNSET
+    error: None | str | Unset = UNSET
 
 
 
@@ -77,6 +79,12 @@ class DeadLetterFilter:
         else:
             trace_id = self.trace_id
 
+        error: None | str | Unset
+        if isinstance(self.error, Unset):
+            error = UNSET
+        else:
+            error = self.error
+
 
         field_dict: dict[str, Any] = {}
 
@@ -92,6 +100,8 @@ class DeadLetterFilter:
             field_dict["after"] = after
         if trace_id is not UNSET:
             field_dict["trace_id"] = trace_id
+        if error is not UNSET:
+            field_dict["error"] = error
 
         return field_dict
 
@@ -160,12 +170,23 @@ class DeadLetterFilter:
         trace_id = _parse_trace_id(d.pop("trace_id", UNSET))
 
 
+        def _parse_error(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        error = _parse_error(d.pop("error", UNSET))
+
+
         dead_letter_filter = cls(
             job=job,
             reason=reason,
             before=before,
             after=after,
             trace_id=trace_id,
+            error=error,
         )
 
         return dead_letter_filter

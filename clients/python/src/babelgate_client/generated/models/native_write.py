@@ -29,11 +29,9 @@ class NativeWrite:
 
         Attributes:
             operation (str): The command or statement.
-            target (NativeWriteTarget): Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`.
-                SQLite: `table`.
-            fields (NativeWriteFields): The native values beside body and headers. RabbitMQ: the properties of the message;
-                `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix
-                seconds. SQLite: the other columns of the row.
+            target (NativeWriteTarget): Where it writes, such as an exchange and a routing key, a key or a table.
+            fields (NativeWriteFields): The native values beside body and headers, such as the properties of a message or
+                the other columns of a row, in the broker's own names and units.
             headers (NativeWriteHeaders): The native headers, with their types.
             body (None | str): The bytes as stored, as text. `null`: none, or not UTF-8.
             body_base64 (None | str): The bytes as stored, where they are not UTF-8.

@@ -20,9 +20,8 @@ T = TypeVar("T", bound="NativeWriteFields")
 
 @_attrs_define
 class NativeWriteFields:
-    """ The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds,
-    `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns
-    of the row.
+    """ The native values beside body and headers, such as the properties of a message or the other columns of a row, in the
+    broker's own names and units.
 
      """
 

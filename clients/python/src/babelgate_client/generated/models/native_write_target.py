@@ -20,7 +20,7 @@ T = TypeVar("T", bound="NativeWriteTarget")
 
 @_attrs_define
 class NativeWriteTarget:
-    """ Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: `table`.
+    """ Where it writes, such as an exchange and a routing key, a key or a table.
 
      """
 

@@ -25,6 +25,7 @@ def _get_kwargs(
     before: int | None | Unset = UNSET,
     after: int | None | Unset = UNSET,
     trace_id: None | str | Unset = UNSET,
+    error: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -71,6 +72,13 @@ def _get_kwargs(
     else:
         json_trace_id = trace_id
     params["trace_id"] = json_trace_id
+
+    json_error: None | str | Unset
+    if isinstance(error, Unset):
+        json_error = UNSET
+    else:
+        json_error = error
+    params["error"] = json_error
 
     params["limit"] = limit
 
@@ -212,6 +220,7 @@ def sync_detailed(
     before: int | None | Unset = UNSET,
     after: int | None | Unset = UNSET,
     trace_id: None | str | Unset = UNSET,
+    error: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -229,6 +238,7 @@ def sync_detailed(
         before (int | None | Unset):
         after (int | None | Unset):
         trace_id (None | str | Unset):
+        error (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -248,6 +258,7 @@ reason=reason,
 before=before,
 after=after,
 trace_id=trace_id,
+error=error,
 limit=limit,
 cursor=cursor,
 
@@ -268,6 +279,7 @@ def sync(
     before: int | None | Unset = UNSET,
     after: int | None | Unset = UNSET,
     trace_id: None | str | Unset = UNSET,
+    error: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -285,6 +297,7 @@ def sync(
         before (int | None | Unset):
         after (int | None | Unset):
         trace_id (None | str | Unset):
+        error (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -305,6 +318,7 @@ reason=reason,
 before=before,
 after=after,
 trace_id=trace_id,
+error=error,
 limit=limit,
 cursor=cursor,
 
@@ -319,6 +333,7 @@ async def asyncio_detailed(
     before: int | None | Unset = UNSET,
     after: int | None | Unset = UNSET,
     trace_id: None | str | Unset = UNSET,
+    error: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -336,6 +351,7 @@ async def asyncio_detailed(
         before (int | None | Unset):
         after (int | None | Unset):
         trace_id (None | str | Unset):
+        error (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -355,6 +371,7 @@ reason=reason,
 before=before,
 after=after,
 trace_id=trace_id,
+error=error,
 limit=limit,
 cursor=cursor,
 
@@ -375,6 +392,7 @@ async def asyncio(
     before: int | None | Unset = UNSET,
     after: int | None | Unset = UNSET,
     trace_id: None | str | Unset = UNSET,
+    error: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -392,6 +410,7 @@ async def asyncio(
         before (int | None | Unset):
         after (int | None | Unset):
         trace_id (None | str | Unset):
+        error (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -412,6 +431,7 @@ reason=reason,
 before=before,
 after=after,
 trace_id=trace_id,
+error=error,
 limit=limit,
 cursor=cursor,
 

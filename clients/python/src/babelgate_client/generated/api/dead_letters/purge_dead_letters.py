@@ -184,9 +184,9 @@ def sync_detailed(
 
      Remove all dead letters of the queue. Requires the right `manage`.
 
-    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none
-    the answer is
-    422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none,
+    the answer
+    is 422.
 
     Args:
         queue (str):
@@ -224,9 +224,9 @@ def sync(
 
      Remove all dead letters of the queue. Requires the right `manage`.
 
-    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none
-    the answer is
-    422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none,
+    the answer
+    is 422.
 
     Args:
         queue (str):
@@ -259,9 +259,9 @@ async def asyncio_detailed(
 
      Remove all dead letters of the queue. Requires the right `manage`.
 
-    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none
-    the answer is
-    422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none,
+    the answer
+    is 422.
 
     Args:
         queue (str):
@@ -299,9 +299,9 @@ async def asyncio(
 
      Remove all dead letters of the queue. Requires the right `manage`.
 
-    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none
-    the answer is
-    422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+    With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none,
+    the answer
+    is 422.
 
     Args:
         queue (str):

@@ -220,11 +220,10 @@ def sync_detailed(
      Dry run of a publish: returns the canonical bytes and what the broker would store, and writes
     nothing.
 
-    `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with
-    their types and
-    body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its
-    ids, are new
-    in each call.
+    `writes` is the exact native form in the broker's own words: where it writes, the native values, the
+    headers
+    with their types, and the body. Values that a draft leaves open, such as its ids, are new in each
+    call.
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
@@ -289,11 +288,10 @@ def sync(
      Dry run of a publish: returns the canonical bytes and what the broker would store, and writes
     nothing.
 
-    `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with
-    their types and
-    body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its
-    ids, are new
-    in each call.
+    `writes` is the exact native form in the broker's own words: where it writes, the native values, the
+    headers
+    with their types, and the body. Values that a draft leaves open, such as its ids, are new in each
+    call.
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
@@ -353,11 +351,10 @@ async def asyncio_detailed(
      Dry run of a publish: returns the canonical bytes and what the broker would store, and writes
     nothing.
 
-    `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with
-    their types and
-    body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its
-    ids, are new
-    in each call.
+    `writes` is the exact native form in the broker's own words: where it writes, the native values, the
+    headers
+    with their types, and the body. Values that a draft leaves open, such as its ids, are new in each
+    call.
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
@@ -422,11 +419,10 @@ async def asyncio(
      Dry run of a publish: returns the canonical bytes and what the broker would store, and writes
     nothing.
 
-    `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with
-    their types and
-    body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its
-    ids, are new
-    in each call.
+    `writes` is the exact native form in the broker's own words: where it writes, the native values, the
+    headers
+    with their types, and the body. Values that a draft leaves open, such as its ids, are new in each
+    call.
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and

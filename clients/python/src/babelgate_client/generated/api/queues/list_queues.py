@@ -129,11 +129,8 @@ def sync_detailed(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have
-    used, RabbitMQ
-    all queues of the virtual host, where the broker is configured with its management API, and Amazon
-    SQS those of
-    the account and region.
+    it; `source` says which. The table of brokers in the documentation says which brokers list their
+    queues.
 
     Args:
         limit (int | Unset):
@@ -173,11 +170,8 @@ def sync(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have
-    used, RabbitMQ
-    all queues of the virtual host, where the broker is configured with its management API, and Amazon
-    SQS those of
-    the account and region.
+    it; `source` says which. The table of brokers in the documentation says which brokers list their
+    queues.
 
     Args:
         limit (int | Unset):
@@ -212,11 +206,8 @@ async def asyncio_detailed(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have
-    used, RabbitMQ
-    all queues of the virtual host, where the broker is configured with its management API, and Amazon
-    SQS those of
-    the account and region.
+    it; `source` says which. The table of brokers in the documentation says which brokers list their
+    queues.
 
     Args:
         limit (int | Unset):
@@ -256,11 +247,8 @@ async def asyncio(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have
-    used, RabbitMQ
-    all queues of the virtual host, where the broker is configured with its management API, and Amazon
-    SQS those of
-    the account and region.
+    it; `source` says which. The table of brokers in the documentation says which brokers list their
+    queues.
 
     Args:
         limit (int | Unset):

@@ -184,11 +184,11 @@ def sync_detailed(
 
      Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
 
-    Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run`
-    nothing is
-    removed: the broker's counts of these messages are added up. Where it has no such counts the answer
-    is 422: on
-    Azure Service Bus, and on Pulsar and Artemis without access to their management.
+    Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
+    documentation
+    says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up.
+    Where it has
+    no such counts the answer is 422.
 
     Args:
         queue (str):
@@ -226,11 +226,11 @@ def sync(
 
      Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
 
-    Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run`
-    nothing is
-    removed: the broker's counts of these messages are added up. Where it has no such counts the answer
-    is 422: on
-    Azure Service Bus, and on Pulsar and Artemis without access to their management.
+    Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
+    documentation
+    says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up.
+    Where it has
+    no such counts the answer is 422.
 
     Args:
         queue (str):
@@ -263,11 +263,11 @@ async def asyncio_detailed(
 
      Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
 
-    Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run`
-    nothing is
-    removed: the broker's counts of these messages are added up. Where it has no such counts the answer
-    is 422: on
-    Azure Service Bus, and on Pulsar and Artemis without access to their management.
+    Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
+    documentation
+    says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up.
+    Where it has
+    no such counts the answer is 422.
 
     Args:
         queue (str):
@@ -305,11 +305,11 @@ async def asyncio(
 
      Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
 
-    Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run`
-    nothing is
-    removed: the broker's counts of these messages are added up. Where it has no such counts the answer
-    is 422: on
-    Azure Service Bus, and on Pulsar and Artemis without access to their management.
+    Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
+    documentation
+    says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up.
+    Where it has
+    no such counts the answer is 422.
 
     Args:
         queue (str):

@@ -862,13 +862,14 @@ public class DeadLettersApi {
    * @param before Dead-lettered before this time; Unix milliseconds UTC. (optional)
    * @param after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
    * @param traceId Only dead letters with this &#x60;trace_id&#x60;. (optional)
+   * @param error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
    * @param limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @return DeadLetterPage
    * @throws ApiException if fails to make API call
    */
-  public DeadLetterPage listDeadLetters(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
-    return listDeadLetters(queue, job, reason, before, after, traceId, limit, cursor, null);
+  public DeadLetterPage listDeadLetters(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable String error, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
+    return listDeadLetters(queue, job, reason, before, after, traceId, error, limit, cursor, null);
   }
 
   /**
@@ -880,14 +881,15 @@ public class DeadLettersApi {
    * @param before Dead-lettered before this time; Unix milliseconds UTC. (optional)
    * @param after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
    * @param traceId Only dead letters with this &#x60;trace_id&#x60;. (optional)
+   * @param error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
    * @param limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @param headers Optional headers to include in the request
    * @return DeadLetterPage
    * @throws ApiException if fails to make API call
    */
-  public DeadLetterPage listDeadLetters(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
-    ApiResponse<DeadLetterPage> localVarResponse = listDeadLettersWithHttpInfo(queue, job, reason, before, after, traceId, limit, cursor, headers);
+  public DeadLetterPage listDeadLetters(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable String error, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+    ApiResponse<DeadLetterPage> localVarResponse = listDeadLettersWithHttpInfo(queue, job, reason, before, after, traceId, error, limit, cursor, headers);
     return localVarResponse.getData();
   }
 
@@ -900,13 +902,14 @@ public class DeadLettersApi {
    * @param before Dead-lettered before this time; Unix milliseconds UTC. (optional)
    * @param after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
    * @param traceId Only dead letters with this &#x60;trace_id&#x60;. (optional)
+   * @param error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
    * @param limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @return ApiResponse&lt;DeadLetterPage&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<DeadLetterPage> listDeadLettersWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
-    return listDeadLettersWithHttpInfo(queue, job, reason, before, after, traceId, limit, cursor, null);
+  public ApiResponse<DeadLetterPage> listDeadLettersWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable String error, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
+    return listDeadLettersWithHttpInfo(queue, job, reason, before, after, traceId, error, limit, cursor, null);
   }
 
   /**
@@ -918,14 +921,15 @@ public class DeadLettersApi {
    * @param before Dead-lettered before this time; Unix milliseconds UTC. (optional)
    * @param after Dead-lettered at this time or later; Unix milliseconds UTC. (optional)
    * @param traceId Only dead letters with this &#x60;trace_id&#x60;. (optional)
+   * @param error Only dead letters whose &#x60;error&#x60; is exactly this text. (optional)
    * @param limit Maximum number of dead letters to return: 1 to 1000. Default: 50. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;DeadLetterPage&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<DeadLetterPage> listDeadLettersWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
-    HttpRequest.Builder localVarRequestBuilder = listDeadLettersRequestBuilder(queue, job, reason, before, after, traceId, limit, cursor, headers);
+  public ApiResponse<DeadLetterPage> listDeadLettersWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable String error, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = listDeadLettersRequestBuilder(queue, job, reason, before, after, traceId, error, limit, cursor, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
           localVarRequestBuilder.build(),
@@ -972,7 +976,7 @@ public class DeadLettersApi {
     }
   }
 
-  private HttpRequest.Builder listDeadLettersRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+  private HttpRequest.Builder listDeadLettersRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String reason, @jakarta.annotation.Nullable Long before, @jakarta.annotation.Nullable Long after, @jakarta.annotation.Nullable String traceId, @jakarta.annotation.Nullable String error, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
     // verify the required parameter 'queue' is set
     if (queue == null) {
       throw new ApiException(400, "Missing the required parameter 'queue' when calling listDeadLetters");
@@ -996,6 +1000,8 @@ public class DeadLettersApi {
     localVarQueryParams.addAll(ApiClient.parameterToPairs("after", after));
     localVarQueryParameterBaseName = "trace_id";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("trace_id", traceId));
+    localVarQueryParameterBaseName = "error";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("error", error));
     localVarQueryParameterBaseName = "limit";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("limit", limit));
     localVarQueryParameterBaseName = "cursor";
@@ -1146,7 +1152,7 @@ public class DeadLettersApi {
 
   /**
    * Purge dead letters
-   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none the answer is 422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none, the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @return PurgeResult
@@ -1158,7 +1164,7 @@ public class DeadLettersApi {
 
   /**
    * Purge dead letters
-   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none the answer is 422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none, the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @param headers Optional headers to include in the request
@@ -1172,7 +1178,7 @@ public class DeadLettersApi {
 
   /**
    * Purge dead letters
-   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none the answer is 422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none, the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @return ApiResponse&lt;PurgeResult&gt;
@@ -1184,7 +1190,7 @@ public class DeadLettersApi {
 
   /**
    * Purge dead letters
-   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none the answer is 422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+   * Remove all dead letters of the queue. Requires the right &#x60;manage&#x60;.  With &#x60;dry_run&#x60; the answer is the broker&#39;s count of them, and nothing is removed. Where it has none, the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @param headers Optional headers to include in the request

@@ -309,7 +309,7 @@ public class PublishApi {
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Receipt
    * @throws ApiException if fails to make API call
    */
@@ -325,7 +325,7 @@ public class PublishApi {
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Receipt
    * @throws ApiException if fails to make API call
@@ -343,7 +343,7 @@ public class PublishApi {
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Receipt&gt;
    * @throws ApiException if fails to make API call
    */
@@ -359,7 +359,7 @@ public class PublishApi {
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Receipt&gt;
    * @throws ApiException if fails to make API call
@@ -474,13 +474,13 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Projection
    * @throws ApiException if fails to make API call
    */
@@ -490,13 +490,13 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Projection
    * @throws ApiException if fails to make API call
@@ -508,13 +508,13 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Projection&gt;
    * @throws ApiException if fails to make API call
    */
@@ -524,13 +524,13 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
-   * @param brokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
+   * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Projection&gt;
    * @throws ApiException if fails to make API call

@@ -24,6 +24,8 @@ import io.babelgate.client.generated.model.PurgeRequest;
 import io.babelgate.client.generated.model.PurgeResult;
 import io.babelgate.client.generated.model.Queue;
 import io.babelgate.client.generated.model.QueueList;
+import io.babelgate.client.generated.model.QueueRates;
+import io.babelgate.client.generated.model.Rates;
 
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -286,6 +288,252 @@ public class QueuesApi {
   }
 
   /**
+   * Get the last hour of a queue
+   * Get what happened on one queue in the last hour, minute by minute. Requires any right on it.  The figures are those of the workers of the gateway that answers, from their memory. They start at 0 with each start, and a gateway on another host has its own; &#x60;/metrics&#x60; is for all of them and for longer times.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @return QueueRates
+   * @throws ApiException if fails to make API call
+   */
+  public QueueRates getQueueRates(@jakarta.annotation.Nonnull String queue) throws ApiException {
+    return getQueueRates(queue, null);
+  }
+
+  /**
+   * Get the last hour of a queue
+   * Get what happened on one queue in the last hour, minute by minute. Requires any right on it.  The figures are those of the workers of the gateway that answers, from their memory. They start at 0 with each start, and a gateway on another host has its own; &#x60;/metrics&#x60; is for all of them and for longer times.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param headers Optional headers to include in the request
+   * @return QueueRates
+   * @throws ApiException if fails to make API call
+   */
+  public QueueRates getQueueRates(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    ApiResponse<QueueRates> localVarResponse = getQueueRatesWithHttpInfo(queue, headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Get the last hour of a queue
+   * Get what happened on one queue in the last hour, minute by minute. Requires any right on it.  The figures are those of the workers of the gateway that answers, from their memory. They start at 0 with each start, and a gateway on another host has its own; &#x60;/metrics&#x60; is for all of them and for longer times.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @return ApiResponse&lt;QueueRates&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<QueueRates> getQueueRatesWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
+    return getQueueRatesWithHttpInfo(queue, null);
+  }
+
+  /**
+   * Get the last hour of a queue
+   * Get what happened on one queue in the last hour, minute by minute. Requires any right on it.  The figures are those of the workers of the gateway that answers, from their memory. They start at 0 with each start, and a gateway on another host has its own; &#x60;/metrics&#x60; is for all of them and for longer times.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;QueueRates&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<QueueRates> getQueueRatesWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = getQueueRatesRequestBuilder(queue, headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("getQueueRates", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<QueueRates>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        QueueRates responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<QueueRates>() {});
+        
+
+        return new ApiResponse<QueueRates>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder getQueueRatesRequestBuilder(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    // verify the required parameter 'queue' is set
+    if (queue == null) {
+      throw new ApiException(400, "Missing the required parameter 'queue' when calling getQueueRates");
+    }
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/queues/{queue}/rates"
+        .replace("{queue}", ApiClient.urlEncode(queue.toString()));
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
+   * Get the last hour of all queues
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+   * @return Rates
+   * @throws ApiException if fails to make API call
+   */
+  public Rates getRates(@jakarta.annotation.Nullable Long limit) throws ApiException {
+    return getRates(limit, null);
+  }
+
+  /**
+   * Get the last hour of all queues
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+   * @param headers Optional headers to include in the request
+   * @return Rates
+   * @throws ApiException if fails to make API call
+   */
+  public Rates getRates(@jakarta.annotation.Nullable Long limit, Map<String, String> headers) throws ApiException {
+    ApiResponse<Rates> localVarResponse = getRatesWithHttpInfo(limit, headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Get the last hour of all queues
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+   * @return ApiResponse&lt;Rates&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<Rates> getRatesWithHttpInfo(@jakarta.annotation.Nullable Long limit) throws ApiException {
+    return getRatesWithHttpInfo(limit, null);
+  }
+
+  /**
+   * Get the last hour of all queues
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;Rates&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<Rates> getRatesWithHttpInfo(@jakarta.annotation.Nullable Long limit, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = getRatesRequestBuilder(limit, headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("getRates", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<Rates>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        Rates responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<Rates>() {});
+        
+
+        return new ApiResponse<Rates>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder getRatesRequestBuilder(@jakarta.annotation.Nullable Long limit, Map<String, String> headers) throws ApiException {
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/rates";
+
+    List<Pair> localVarQueryParams = new ArrayList<>();
+    StringJoiner localVarQueryStringJoiner = new StringJoiner("&");
+    String localVarQueryParameterBaseName;
+    localVarQueryParameterBaseName = "limit";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("limit", limit));
+
+    if (!localVarQueryParams.isEmpty() || localVarQueryStringJoiner.length() != 0) {
+      StringJoiner queryJoiner = new StringJoiner("&");
+      localVarQueryParams.forEach(p -> queryJoiner.add(p.getName() + '=' + p.getValue()));
+      if (localVarQueryStringJoiner.length() != 0) {
+        queryJoiner.add(localVarQueryStringJoiner.toString());
+      }
+      localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath + '?' + queryJoiner.toString()));
+    } else {
+      localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+    }
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
    * List brokers
    * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
    * @return BrokerList
@@ -396,7 +644,7 @@ public class QueuesApi {
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of the account and region.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @return QueueList
@@ -408,7 +656,7 @@ public class QueuesApi {
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of the account and region.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @param headers Optional headers to include in the request
@@ -422,7 +670,7 @@ public class QueuesApi {
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of the account and region.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @return ApiResponse&lt;QueueList&gt;
@@ -434,7 +682,7 @@ public class QueuesApi {
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of the account and region.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @param headers Optional headers to include in the request
@@ -530,7 +778,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422: on Azure Service Bus, and on Pulsar and Artemis without access to their management.
+   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @return PurgeResult
@@ -542,7 +790,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422: on Azure Service Bus, and on Pulsar and Artemis without access to their management.
+   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @param headers Optional headers to include in the request
@@ -556,7 +804,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422: on Azure Service Bus, and on Pulsar and Artemis without access to their management.
+   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @return ApiResponse&lt;PurgeResult&gt;
@@ -568,7 +816,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422: on Azure Service Bus, and on Pulsar and Artemis without access to their management.
+   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @param headers Optional headers to include in the request

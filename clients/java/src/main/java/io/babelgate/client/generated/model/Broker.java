@@ -156,7 +156,7 @@ public class Broker {
   }
 
   /**
-   * The kind of the broker, such as &#x60;sqlite&#x60;, &#x60;redis&#x60; or &#x60;rabbitmq&#x60;.
+   * The kind of the broker, such as &#x60;sqlite&#x60;.
    * @return kind
    */
   @jakarta.annotation.Nonnull

@@ -37,7 +37,8 @@ import io.babelgate.client.generated.ApiClient;
   DeadLetterFilter.JSON_PROPERTY_REASON,
   DeadLetterFilter.JSON_PROPERTY_BEFORE,
   DeadLetterFilter.JSON_PROPERTY_AFTER,
-  DeadLetterFilter.JSON_PROPERTY_TRACE_ID
+  DeadLetterFilter.JSON_PROPERTY_TRACE_ID,
+  DeadLetterFilter.JSON_PROPERTY_ERROR
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class DeadLetterFilter {
@@ -97,6 +98,10 @@ public class DeadLetterFilter {
   public static final String JSON_PROPERTY_TRACE_ID = "trace_id";
   @jakarta.annotation.Nullable
   private String traceId;
+
+  public static final String JSON_PROPERTY_ERROR = "error";
+  @jakarta.annotation.Nullable
+  private String error;
 
   public DeadLetterFilter() { 
   }
@@ -225,6 +230,30 @@ public class DeadLetterFilter {
   }
 
 
+  public DeadLetterFilter error(@jakarta.annotation.Nullable String error) {
+    this.error = error;
+    return this;
+  }
+
+  /**
+   * Get error
+   * @return error
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_ERROR, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public String getError() {
+    return error;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_ERROR, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setError(@jakarta.annotation.Nullable String error) {
+    this.error = error;
+  }
+
+
   /**
    * Return true if this DeadLetterFilter object is equal to o.
    */
@@ -241,12 +270,13 @@ public class DeadLetterFilter {
         Objects.equals(this.reason, deadLetterFilter.reason) &&
         Objects.equals(this.before, deadLetterFilter.before) &&
         Objects.equals(this.after, deadLetterFilter.after) &&
-        Objects.equals(this.traceId, deadLetterFilter.traceId);
+        Objects.equals(this.traceId, deadLetterFilter.traceId) &&
+        Objects.equals(this.error, deadLetterFilter.error);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(job, reason, before, after, traceId);
+    return Objects.hash(job, reason, before, after, traceId, error);
   }
 
   @Override
@@ -258,6 +288,7 @@ public class DeadLetterFilter {
     sb.append("    before: ").append(toIndentedString(before)).append("\n");
     sb.append("    after: ").append(toIndentedString(after)).append("\n");
     sb.append("    traceId: ").append(toIndentedString(traceId)).append("\n");
+    sb.append("    error: ").append(toIndentedString(error)).append("\n");
     sb.append("}");
     return sb.toString();
   }
@@ -328,6 +359,11 @@ public class DeadLetterFilter {
     // add `trace_id` to the URL query string
     if (getTraceId() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%strace_id%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getTraceId()))));
+    }
+
+    // add `error` to the URL query string
+    if (getError() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%serror%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getError()))));
     }
 
     return joiner.toString();

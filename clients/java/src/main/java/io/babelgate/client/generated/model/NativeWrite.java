@@ -121,7 +121,7 @@ public class NativeWrite {
   }
 
   /**
-   * Where it writes. RabbitMQ: &#x60;exchange&#x60;, &#x60;routing_key&#x60; and &#x60;mandatory&#x60;. Redis: &#x60;key&#x60;. SQLite: &#x60;table&#x60;.
+   * Where it writes, such as an exchange and a routing key, a key or a table.
    * @return target
    */
   @jakarta.annotation.Nonnull
@@ -153,7 +153,7 @@ public class NativeWrite {
   }
 
   /**
-   * The native values beside body and headers. RabbitMQ: the properties of the message; &#x60;timestamp&#x60; is in Unix seconds, &#x60;expiration&#x60; in milliseconds. Redis: for a delayed message its &#x60;score&#x60;, in Unix seconds. SQLite: the other columns of the row.
+   * The native values beside body and headers, such as the properties of a message or the other columns of a row, in the broker&#39;s own names and units.
    * @return fields
    */
   @jakarta.annotation.Nonnull
