@@ -63,6 +63,9 @@ def test_letters_are_grouped_and_listed(server, client, queue, open_tab):
     expect(rows).to_have_count(3)
     tab.go("dead-letters")
     expect(link(tab, queue)).to_be_visible()
+    tab.go(f"queues/{queue}").page.get_by_label("This queue").get_by_role("link", name="Dead letters").click()
+    link(tab, f"Queue {queue}").click()
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text(queue)
     tab.check()
 
 
