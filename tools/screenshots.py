@@ -15,7 +15,7 @@ from babelgate.clock import now_ms
 from tests.harness.console import ConsoleServer, OpenTab, browser, console, tabs
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
-PAGES = {"overview": "", "queues": "queues", "queue": "queues/invoices"}
+PAGES = {"overview": "", "queues": "queues", "queue": "queues/invoices", "dead-letters": "queues/webhooks/dead-letters"}
 """The pages, by the names of their pictures."""
 LOOKS = {"": (False, 1280), "-dark-narrow": (True, 360)}
 """What the names of pictures end with: whether it is dark, and how many pixels it is wide."""
