@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 UNKNOWN = "–"
 """What a page shows where the broker reports nothing."""
+_MINUTES = 60
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -91,11 +92,15 @@ def moment(unix_ms: int | None, precise: bool = False) -> Markup:
 
 
 def spark(values: Sequence[float]) -> Markup:
-    """A line of ``values``, the oldest first, from zero to the greatest. Programs for the blind leave it out, because
-    the number stands beside it."""
-    greatest = max(values, default=0)
-    if not greatest:
-        return Markup('<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><path d="M0 15H60"/></svg>')
-    step = 60 / max(len(values) - 1, 1)
-    points = "L".join(f"{index * step:.3g} {15 - 14 * value / greatest:.3g}" for index, value in enumerate(values))
-    return Markup('<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><path d="M{}"/></svg>').format(points)
+    """A line of the values of the last minutes, the newest at the right, over an hour and from zero to the greatest.
+
+    Programs for the blind leave it out, because the number stands beside it.
+    """
+    shown = values[-_MINUTES:]
+    greatest = max(shown, default=0)
+    points = "H60"
+    if greatest:
+        first = _MINUTES - len(shown)
+        heights = (f"{15 - 14 * value / greatest:.3g}" for value in shown)
+        points = f"H{first}L" + "L".join(f"{first + index} {height}" for index, height in enumerate(heights, 1))
+    return Markup('<svg class="spark" viewBox="0 0 60 16" aria-hidden="true"><path d="M0 15{}"/></svg>').format(points)

@@ -29,6 +29,12 @@
 
   const clock = (at) => new Date(at * 1000).toISOString().slice(11, 16);
 
+  // The whole hour, also when the gateway has run for a shorter time.
+  const hour = (plot) => {
+    const last = plot.data[0].at(-1) ?? Math.floor(Date.now() / 1000);
+    return [last - 59 * 60, last];
+  };
+
   const data = (given, chart) => [given.at, ...given[chart].map((each) => each.values)];
 
   const draw = () => {
@@ -46,7 +52,7 @@
         width: place.clientWidth,
         height: HEIGHT,
         cursor: {points: {size: 6}},
-        scales: {y: {range: (_, least, most) => [0, most > 0 ? most * 1.05 : 1]}},
+        scales: {x: {range: hour}, y: {range: (_, least, most) => [0, most > 0 ? most * 1.05 : 1]}},
         axes: [{...scale, space: 60, values: (_, all) => all.map(clock)}, chart === "latencies" ? {...scale, size: 60, values: (_, all) => all.map(seconds)} : scale],
         series: [
           {label: "UTC", value: (_, at) => at === null ? "–" : clock(at)},
