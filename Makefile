@@ -24,10 +24,10 @@ help: ## list these targets
 run: install ## serve on 127.0.0.1:8080 over a local SQLite file
 	$(BIN)/babelgate serve $(ARGS)
 
-# A day of traffic through a gateway of its own, and the report of it.
-demo: .venv/installed-dev ## make a day of traffic and its report
+# A day of traffic through a gateway of its own, and the report of it. Then that gateway serves, with its console.
+demo: .venv/installed-dev ## make a day of traffic and its report, and serve its console
 	@command -v java >/dev/null || .ci/packages openjdk-17-jre-headless
-	$(BIN)/python -m babelgate.demo $(ARGS)
+	$(BIN)/python -m babelgate.demo --serve $(ARGS)
 
 install: .venv/installed ## install what the gateway needs in .venv
 

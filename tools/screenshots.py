@@ -15,8 +15,16 @@ from babelgate.clock import now_ms
 from tests.harness.console import ConsoleServer, OpenTab, browser, console, tabs
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
-PAGES = {"overview": "", "queues": "queues", "queue": "queues/invoices", "dead-letters": "queues/webhooks/dead-letters"}
-"""The pages, by the names of their pictures."""
+PAGES = {
+    "overview": "",
+    "queues": "queues",
+    "queue": "queues/invoices",
+    "publish": "queues/invoices/publish",
+    "receive": "queues/invoices/receive",
+    "dead-letters": "queues/webhooks/dead-letters",
+    "find": "find?id={rejected}",
+}
+"""The pages, by the names of their pictures. ``rejected``: the id of a message that is a dead letter."""
 LOOKS = {"": (False, 1280), "-dark-narrow": (True, 360)}
 """What the names of pictures end with: whether it is dark, and how many pixels it is wide."""
 MAX_BYTES = 150_000
@@ -45,8 +53,9 @@ class _Past:
         return now_ms() if self.at is None else self.at
 
 
-def _traffic(client: httpx.Client, clock: _Past) -> None:
-    """An hour of messages: most are acked, some wait, and a few fail."""
+def _traffic(client: httpx.Client, clock: _Past) -> str:
+    """An hour of messages: most are acked, some wait, and a few fail. Returns the id of one that failed."""
+    failed = ""
     for minute in range(_MINUTES):
         busy = 0.6 + 0.4 * math.sin(minute / 7)
         for index, (queue, most) in enumerate(_QUEUES.items()):
@@ -57,17 +66,20 @@ def _traffic(client: httpx.Client, clock: _Past) -> None:
             if queue == "invoices" and minute > 30:
                 continue
             found = client.post(f"queues/{queue}/messages:receive", json={"max_messages": 100, "lease_seconds": 600})
-            tokens = [message["ack_token"] for message in found.json()["messages"]]
+            messages = found.json()["messages"]
+            tokens = [message["ack_token"] for message in messages]
             rejected = tokens[:1] if queue in ("webhooks", "thumbnails") and minute % 9 == 4 else []
             kept = tokens[-2:] if minute == _MINUTES - 1 else []
             acked = [token for token in tokens if token not in (*rejected, *kept)]
             if acked:
                 client.post(f"queues/{queue}/messages:ack", json={"ack_tokens": acked}).raise_for_status()
             if rejected:
+                failed = messages[0]["envelope"]["meta"]["id"]
                 refusal = {"ack_tokens": rejected, "error": {"message": "the endpoint answered 410"}}
                 client.post(f"queues/{queue}/messages:reject", json=refusal).raise_for_status()
         clock.at = now_ms() - (_MINUTES - 1 - minute) * 60_000
     clock.at = None
+    return failed
 
 
 def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, dark: bool, width: int) -> None:
@@ -87,13 +99,23 @@ def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, d
 def main() -> None:
     """Write all pictures."""
     clock = _Past()
-    with tempfile.TemporaryDirectory(prefix="babelgate-pictures-") as folder, console(Path(folder), clock) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="babelgate-pictures-") as folder,
+        console(Path(folder), clock, journal={"landing": f"{folder}/journal", "node": "gateway-1"}) as server,
+    ):
         with server.client() as client:
-            _traffic(client, clock)
+            rejected = _traffic(client, clock)
         with browser() as opened, tabs(opened) as opening:
             for name, path in PAGES.items():
                 for ending, (dark, width) in LOOKS.items():
-                    _picture(opening, server, path, IMAGES / f"console-{name}{ending}.png", dark, width)
+                    _picture(
+                        opening,
+                        server,
+                        path.format(rejected=rejected),
+                        IMAGES / f"console-{name}{ending}.png",
+                        dark,
+                        width,
+                    )
 
 
 if __name__ == "__main__":

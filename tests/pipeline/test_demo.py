@@ -12,9 +12,10 @@ import pytest
 
 from babelgate.demo import shop
 from babelgate.demo.day import HOUR_MS, run_day
-from babelgate.demo.gateway import Clock, gateway
+from babelgate.demo.gateway import Clock, configuration, gateway
 from babelgate.pipeline.storage.inputs import Body
 from babelgate.pipeline.validate.classify import classify
+from tests.harness.gateway import GatewayProcess
 from tests.harness.journal import read
 
 START = 1_767_225_600_000
@@ -53,6 +54,13 @@ def test_the_journal_tells_what_the_clients_were_told(tmp_path):
     assert len(kept) == len(accepted) + day.unsent, "`validate` counts those that were not published any more"
     traced = Counter(record.trace_id for record in records if record.event == "accepted")
     assert traced[day.traces["ack"]] >= 1 and max(traced.values()) == 4, "order, payment, stock, receipt"
+    served = GatewayProcess(tmp_path, configuration(tmp_path, shop.QUEUES)).start()
+    try:
+        with served.client() as client:
+            failed = client.get(f"/traces/{day.traces['reject']}").json()
+        assert failed["messages"][-1]["status"] == "dead_lettered", "the console finds it by its trace"
+    finally:
+        served.stop()
 
 
 def test_a_seed_is_a_day_in_five_accents():

@@ -3,17 +3,20 @@ day."""
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import sys
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from babelgate.demo.day import Day, run_day
-from babelgate.demo.gateway import Clock, gateway
+from babelgate.demo.gateway import Clock, configuration, gateway
 from babelgate.demo.shop import QUEUES
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.spark.session import check_environment, session
@@ -38,7 +41,8 @@ _CONF = {
     "--date", "day", type=click.DateTime(["%Y-%m-%d"]), help="The day to simulate, UTC.  [default: yesterday]"
 )
 @click.option("--seed", default=7, show_default=True, help="Seed of the random traffic.")
-def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
+@click.option("--serve", is_flag=True, help="Then serve what is left of the day, with the console, until Ctrl-C.")
+def demo(directory: Path | None, day: datetime | None, seed: int, serve: bool) -> None:
     """Simulate a day of a shop's messages, and make the report of it."""
     check_environment()
     folder = directory or Path(tempfile.mkdtemp(prefix="babelgate-demo-"))
@@ -56,6 +60,8 @@ def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
         _run("report", "--lake", root, "--output", folder / "report.html", "--note", _NOTE)
         _run("trace", day_run.traces["reject"], "--lake", root)
     click.secho(f"\nThe report: {(folder / 'report.html').absolute().as_uri()}", bold=True)
+    if serve:
+        _serve(folder, day_run)
 
 
 def _run_day(folder: Path, clock: Clock, seed: int) -> Day:
@@ -73,6 +79,21 @@ def _run_day(folder: Path, clock: Clock, seed: int) -> Day:
             f"`validate` accepts {day_run.unsent:,} more than the gateway, and quarantines what the gateway refused."
         )
     return day_run
+
+
+def _serve(folder: Path, day_run: Day) -> NoReturn:
+    """Become a gateway with the state and the journal of the day."""
+    path = folder / "gateway.json"
+    path.write_text(json.dumps(configuration(folder, QUEUES), indent=2))
+    click.secho("\nThe console: http://127.0.0.1:8080/console/", bold=True)
+    click.echo(
+        "1. Dead letters: choose payments. Its letters are grouped by job and error; redrive a group.\n"
+        f"2. Find a message: {day_run.traces['reject']} is an order that failed. See its way through the queues.\n"
+        "3. Queues: choose emails. Publish a message, receive it by hand, and ack it.\n"
+        "Ctrl-C ends it.\n"
+    )
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "babelgate", "serve", "--config", str(path)])
 
 
 def _run(*arguments: Any) -> None:

@@ -34,24 +34,28 @@ class Clock:
         self.now = max(self.now, to)
 
 
+def configuration(folder: Path, queues: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a gateway with its state and journal in ``folder``, at the usual address."""
+    state = folder.absolute() / "gateway"
+    return {
+        "state_dir": str(state),
+        # A disk that is busy for longer than the usual 2 s does not end a day.
+        "brokers": {"local": {"url": f"sqlite:///{state / 'babelgate.db'}", "timeout_seconds": 30}},
+        "queues": {name: {"broker": "local", **policy} for name, policy in queues.items()},
+        "journal": {"landing": str(folder.absolute() / "landing"), "node": "demo"},
+    }
+
+
 @contextmanager
 def gateway(folder: Path, clock: Clock, queues: dict[str, Any]) -> Iterator[str]:
     """Run a gateway with its state and journal in ``folder`` during the block. Yields its URL.
 
     Its journal has landed when the block has ended. Raises RuntimeError if it does not start or stop within 30 s.
     """
-    state = folder / "gateway"
-    state.mkdir()
-    given = {
-        "state_dir": str(state),
-        "port": 0,
-        # A disk that is busy for longer than the usual 2 s does not end a day.
-        "brokers": {"local": {"url": f"sqlite:///{state / 'babelgate.db'}", "timeout_seconds": 30}},
-        "queues": {name: {"broker": "local", **policy} for name, policy in queues.items()},
-        "journal": {"landing": str(folder / "landing"), "node": "demo"},
-    }
+    given = configuration(folder, queues)
+    Path(given["state_dir"]).mkdir()
     logs.configure("warning", "console")
-    settings = load(None, {}, given)
+    settings = load(None, {}, given | {"port": 0})
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn_config(lambda: build_app(settings, clock=clock), settings))
     thread = threading.Thread(target=server.run, args=([listener],), name="gateway", daemon=True)
