@@ -24,6 +24,8 @@ _SETTINGS = {
     "allowLoopback": "true",
     "defaultNumberOfNamespaceBundles": "1",
     "delayedDeliveryTickTimeMillis": "50",
+    # Else a message may come earlier than it is due, by a tick.
+    "isDelayedDeliveryDeliverAtTimeStrict": "true",
     "dbStorage_writeCacheMaxSizeMb": "16",
     "dbStorage_readAheadCacheMaxSizeMb": "16",
     "dbStorage_rocksDB_blockCacheSize": "8388608",

@@ -88,7 +88,7 @@ class PulsarBrowser:
         """
         after = _decode(cursor)
         page: list[Delivery] = []
-        topics = await self._client.partitions(queue.topic, create=True)
+        topics = await self._topics(queue)
         for topic in topics[after[0] if after else 0 :]:
             if len(page) > limit:
                 break
@@ -162,6 +162,10 @@ class PulsarBrowser:
             await reader.close()
         return places
 
+    async def _topics(self, queue: PulsarQueue) -> list[str]:
+        client = self._client
+        return await within(client.timeout_seconds, client.broker, client.partitions(queue.topic, create=True))
+
     @asynccontextmanager
     async def _reading(self, queue: PulsarQueue) -> AsyncIterator[ReceivingQueue]:
         """Browse dead letters alone, of all processes: the broker divides the letters among those that read at once,
@@ -170,7 +174,7 @@ class PulsarBrowser:
         A subscription that admits one consumer at a time is the lock. It ends with its consumer.
         """
         client, seconds = self._client, self._others_seconds
-        first, *_ = await client.partitions(queue.topic, create=True)
+        first, *_ = await self._topics(queue)
         turn = self._turns.setdefault(first, asyncio.Lock())
         lock: TopicConsumer | None = None
         async with AsyncExitStack() as stack:
