@@ -13,9 +13,10 @@ from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.pulsar import wire
 from babelgate.brokers.pulsar.client import PulsarClient
 from babelgate.brokers.pulsar.consumer import TopicConsumer
+from babelgate.brokers.pulsar.consumers import QueueConsumers
 from babelgate.brokers.pulsar.errors import PulsarError
 from babelgate.brokers.pulsar.publish import PulsarPublisher, TopicProducer
-from babelgate.brokers.pulsar.url import settings_of
+from babelgate.brokers.pulsar.url import PulsarQueue, settings_of
 from babelgate.clock import now_ms
 from tests.brokers.pulsar.server import PulsarServer
 from tests.harness.local import eventually
@@ -88,6 +89,28 @@ async def test_a_subscription_that_is_given_up_ends() -> None:
         await late.until(lambda: wire.SUBSCRIBE in late.kinds)
         opening.cancel()
         await late.until(lambda: late.kinds[-1] == wire.CLOSE_CONSUMER)
+        await client.close()
+        await late.until(lambda: not late.open)
+
+
+@pytest.mark.parametrize("steps", range(1, 4))
+async def test_a_consumer_ends_though_the_call_that_ends_it_is_cancelled(steps: int) -> None:
+    """Else the broker would keep the messages that it holds from all others."""
+    late = LateServer()
+    late.answers.set()
+    async with await asyncio.start_server(late.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 60)
+        consumers = QueueConsumers(client, PulsarQueue("persistent://public/default/t"), lambda: None)
+        consumer = TopicConsumer(await client.service(), "t", 1, lambda entry: None, lambda consumer: None)
+        consumer.is_open = True
+        consumers.by_number[1] = consumer
+        closing = asyncio.create_task(consumers.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await late.until(lambda: wire.CLOSE_CONSUMER in late.kinds)
         await client.close()
         await late.until(lambda: not late.open)
 

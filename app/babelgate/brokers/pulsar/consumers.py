@@ -160,7 +160,8 @@ class QueueConsumers:
         self.ready.clear()
         consumers, self.by_number = list(self.by_number.values()), {}
         self.listeners.clear()
-        await asyncio.gather(*(consumer.close() for consumer in consumers))
+        # A caller that is cancelled now would leave consumers, with the messages that they hold, at the broker.
+        await asyncio.shield(asyncio.gather(*(consumer.close() for consumer in consumers)))
 
     def acknowledging(self, topic: str, place: EntryId) -> None:
         """Hand out no message of an entry that another process received, from now on."""

@@ -85,8 +85,10 @@ class ReceivingQueue:
         if self._timer is not None:
             self._timer.cancel()
         self._consumers.closed = True
-        await self._background.cancel()
-        await self._consumers.close()
+        try:
+            await self._background.cancel()
+        finally:
+            await self._consumers.close()
 
     def _rest_later(self) -> None:
         if (
