@@ -27,7 +27,7 @@ MODULES = {
     "artemis": ("proton", "cproton"),
     "otlp": ("opentelemetry.exporter",),
     "journal": ("fsspec", "s3fs"),
-    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "jinja2", "vl_convert"),
+    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert"),
 }
 """What each extra installs."""
 URLS = {
@@ -128,6 +128,6 @@ def test_a_job_on_spark(without: Without, command: str) -> None:
 
 
 def test_the_page_of_a_report(without: Without, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(MODULES, "spark", ("jinja2", "vl_convert"))
+    monkeypatch.setitem(MODULES, "spark", ("vl_convert",))
     line = without.told("spark", "pipeline", "report", *PIPELINE["report"])
-    assert line.startswith("Error: not installed here: jinja2, vl_convert; ")
+    assert line.startswith("Error: not installed here: vl_convert; ")

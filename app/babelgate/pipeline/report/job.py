@@ -28,7 +28,7 @@ def report(
     began = time.monotonic()
     forms: dict[str, Callable[[Figures], bytes]] = {"html": as_html, "json": as_json, "csv": as_csv}
     if form == "html":
-        require_spark("jinja2", "vl_convert")
+        require_spark("vl_convert")
     require_journal(root)
     require(root, "throughput", "run `babelgate pipeline metrics` first")
     with launch.spark("report") as spark, progress(spark, "report"):
