@@ -64,9 +64,11 @@ REFUSED = {
         ("get_dead_letter", "delete_dead_letter", "redrive_dead_letter"),
         (404, "unknown_dead_letter"),
     ),
+    **dict.fromkeys(("list_events", "get_message", "get_trace"), (404, "journal_disabled")),
     **dict.fromkeys(("get_redrive", "cancel_redrive", "resume_redrive"), (404, "unknown_redrive")),
 }
-"""Operations on what an earlier call has given: the page cannot know its token or its id."""
+"""Operations on what an earlier call has given, whose token or id the page cannot know, and on a journal, which is not
+configured here."""
 DONE = {"publish_message": 201, "publish_batch": 201, "delete_dead_letters": 207}
 """The statuses of the others that are not 200. A 207 says of each dead letter that there is none."""
 ALWAYS_SENT = {"accept", "content-type"}
