@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -57,6 +58,11 @@ def until(run: Callable[[], Done], condition: Callable[[Done], bool]) -> Done:
     return done
 
 
+def is_acked(done: Done) -> bool:
+    """Whether ``done`` shows the ack, which is not the ``nacked`` before it."""
+    return re.search(rb"\backed\b", done.stdout) is not None
+
+
 def finished(running: GatewayProcess, queue: str, trace_id: str) -> str:
     """The id of a message that was published to ``queue``, received, given back, received again and acked."""
     with running.client() as client:
@@ -70,7 +76,7 @@ def finished(running: GatewayProcess, queue: str, trace_id: str) -> str:
 
 def test_the_time_line_of_a_message(running: GatewayProcess, babelgate: Callable[..., Done], queue: str) -> None:
     sought = finished(running, queue, "t")
-    done = until(lambda: babelgate("message", sought), lambda done: b"acked" in done.stdout)
+    done = until(lambda: babelgate("message", sought), is_acked)
     assert done.returncode == 0
     message, job, trace, status, empty, heads, *rows = done.stdout.decode().splitlines()
     assert (message, job, trace) == (f"message: {sought}", "job: j", "trace: t")
@@ -102,7 +108,7 @@ def test_the_messages_of_a_trace(running: GatewayProcess, babelgate: Callable[..
 def test_json_is_the_answer(running: GatewayProcess, babelgate: Callable[..., Done], queue: str, command: str) -> None:
     sought = finished(running, queue, trace_id := f"t-{queue}")
     given = (command, sought if command == "message" else trace_id, "--json")
-    done = until(lambda: babelgate(*given), lambda done: b"acked" in done.stdout)
+    done = until(lambda: babelgate(*given), is_acked)
     (line,) = done.stdout.splitlines()
     with running.client() as client:
         path = f"messages/{sought}" if command == "message" else f"traces/{trace_id}"
@@ -122,7 +128,7 @@ def test_what_is_not_known(babelgate: Callable[..., Done], sought: str) -> None:
 
 def test_a_narrow_terminal_cuts_nothing(running: GatewayProcess, babelgate: Callable[..., Done], queue: str) -> None:
     sought = finished(running, queue, "t")
-    until(lambda: babelgate("message", sought), lambda done: b"acked" in done.stdout)
+    until(lambda: babelgate("message", sought), is_acked)
     shown = output_of("message", sought, environ=environ(running), columns=60).decode()
     assert f"queue: {queue}" in shown
     assert shown.count("event: ") == 5
