@@ -51,8 +51,11 @@ def post(client, queue):
 
 def rows(tab, label="Queues"):
     """The texts of the cells of each row."""
-    tab.page.get_by_role("region", name=label).wait_for()
-    found = tab.page.get_by_role("region", name=label).locator("tbody tr")
+    # The first rows are shown before the last ones have come.
+    tab.page.wait_for_load_state()
+    region = tab.page.get_by_role("region", name=label, exact=True)
+    region.wait_for()
+    found = region.locator("tbody tr")
     return [
         [cell.strip() for cell in row]
         for row in found.evaluate_all(
@@ -186,6 +189,24 @@ def test_the_focus_stays_where_it_is(shop, open_tab):
     tab.page.get_by_role("link", name="orders.paid").focus()
     update(tab)
     assert tab.page.evaluate("document.activeElement.textContent") == "orders.paid"
+    tab.check()
+
+
+def test_what_is_pressed_is_not_replaced(shop, open_tab):
+    """A click is lost whose element is replaced between its press and its release."""
+    tab = open_tab(shop).go("queues?q=orders").sign_in("all")
+    held = []
+    tab.page.route(re.compile("/console/queues"), lambda route: held.append(route))
+    tab.until(lambda: held)
+    box = tab.page.get_by_role("link", name="orders.paid").bounding_box()
+    tab.page.mouse.move(box["x"] + 5, box["y"] + 5)
+    tab.page.mouse.down()
+    with tab.page.expect_event("requestfinished"):
+        held[0].continue_()
+    tab.page.unroute(re.compile("/console/queues"))
+    tab.page.evaluate("new Promise(requestAnimationFrame)")
+    tab.page.mouse.up()
+    tab.page.wait_for_url(re.compile("/console/queues/orders.paid$"))
     tab.check()
 
 

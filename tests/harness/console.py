@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, sync_playwright
 
 from babelgate.brokers.binding import Binding
 from babelgate.clock import Clock, now_ms
@@ -138,11 +138,16 @@ class Tab:
         self.page.goto(f"{self.server.url}/console/{path}")
         return self
 
+    def follow(self, target: Locator) -> Tab:
+        """Click on what leads to another page, and wait until all of that is there, its scripts too."""
+        with self.page.expect_navigation():
+            target.click()
+        return self
+
     def sign_in(self, token: str) -> Tab:
         """Fill in the form of the page that is shown."""
         self.page.get_by_label("Token").fill(token)
-        self.page.get_by_role("button", name="Sign in").click()
-        return self
+        return self.follow(self.page.get_by_role("button", name="Sign in"))
 
     def check(self) -> Tab:
         """Assert that nothing went wrong so far."""

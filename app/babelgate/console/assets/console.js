@@ -30,15 +30,16 @@
     }
   };
 
-  // Nobody sees a hidden page, and what somebody selects or has the focus in must not be replaced.
-  document.addEventListener("htmx:beforeRequest", (event) => {
-    if (!isPoll(event)) return;
-    const part = event.target;
+  // Nobody sees a hidden page, and what somebody selects, presses or has the focus in must not be replaced.
+  const isHeld = (part) => {
     const selection = getSelection();
     const selects = !selection.isCollapsed && part.contains(selection.anchorNode);
     const active = document.activeElement;
     const holds = active && part.contains(active) && active.matches("input, select, textarea, [contenteditable]");
-    if (!on || document.hidden || selects || holds) event.preventDefault();
+    return !on || document.hidden || selects || holds || part.querySelector(":active") !== null;
+  };
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    if (isPoll(event) && isHeld(event.target)) event.preventDefault();
   });
 
   // The link with the focus, what was unfolded, and how far tables were scrolled, stay as they were.
@@ -47,6 +48,11 @@
   document.addEventListener("htmx:beforeSwap", (event) => {
     const active = document.activeElement;
     const part = event.target;
+    // A search that the user asked for has the same target.
+    if (isPoll(event) && event.detail.requestConfig.elt === part && isHeld(part)) {
+      event.preventDefault();
+      return;
+    }
     kept = {
       href: part.contains(active) ? active.getAttribute("href") : null,
       label: part.contains(active) ? active.getAttribute("aria-label") : null,
