@@ -60,9 +60,11 @@ async def outcomes_of(settle: Callable[[], Awaitable[list[BabelgateError | None]
     return outcomes
 
 
-async def each_ends_once(process: Process, count: int, gone: Collection[int] = ()) -> None:
+async def each_ends_once(
+    process: Process, count: int, gone: Collection[int] = (), unsure: Collection[int] = ()
+) -> None:
     """Ack what comes until nothing is ready or leased. Each of ``count`` numbers must have come once, be ``gone``
-    before, or be a dead letter."""
+    before, or be a dead letter. Those that are ``unsure`` need not come: the outcome of their ack is unknown."""
     acked: list[int] = []
 
     async def all_came() -> bool:
@@ -70,11 +72,13 @@ async def each_ends_once(process: Process, count: int, gone: Collection[int] = (
             if await process.ack(message) == [None]:
                 acked.append(data(message)["n"])
         stats = await process.stats()
-        return len({*acked, *gone}) + len(await process.dead()) >= count and not (stats.depth or stats.in_flight)
+        known = {*acked, *gone, *unsure}
+        return len(known) + len(await process.dead()) >= count and not (stats.depth or stats.in_flight)
 
     await until(all_came)
     dead = [json.loads(letter.record)["data"]["n"] for letter in await process.dead()]
-    assert sorted([*acked, *gone, *dead]) == list(range(count))
+    ended = [*acked, *gone, *dead]
+    assert sorted([*ended, *({*unsure} - {*ended})]) == list(range(count))
 
 
 async def is_up(process: Process) -> str:
