@@ -55,8 +55,14 @@ class Shop:
 
     async def receive(self, queue: str, count: int = 10, **how: Any) -> list[Mapping[str, Any]]:
         """Up to ``count`` messages; none where that fails."""
+        return await self._received(queue, count, **how) or []
+
+    async def _received(self, queue: str, count: int = 10, **how: Any) -> list[Mapping[str, Any]] | None:
+        """Up to ``count`` messages; None where that fails."""
         answer = await self.call(queue, "messages:receive", {"max_messages": count, **how})
-        messages: list[Mapping[str, Any]] = answer.json()["messages"] if answer.status_code == 200 else []
+        if answer.status_code != 200:
+            return None
+        messages: list[Mapping[str, Any]] = answer.json()["messages"]
         self.books["delivered", queue] += len(messages)
         return messages
 
@@ -92,23 +98,29 @@ class Shop:
     async def business(self, queues: Sequence[str], pause_seconds: float = 0.1) -> AsyncIterator[None]:
         """Meanwhile each queue is published to and consumed: most is acked, some nacked, one lease in five prolonged.
 
-        Whoever is in the middle of a round at the end finishes it. A settle is repeated after the broker was down.
+        At the end each queue is consumed until it is empty: what was nacked last would wait there, and be told of for
+        ever. A settle is repeated after the broker was down.
         """
         closing = asyncio.Event()
 
         async def trade(queue: str) -> None:
             done = 0
             held: list[str] = []
-            while held or not closing.is_set():
-                await self.publish(queue)
+            is_empty = False
+            while not is_empty:
+                ends = closing.is_set()
+                if not ends:
+                    await self.publish(queue)
                 # A lease that ran out while its broker was down would be on no book.
-                held += tokens_of(await self.receive(queue, lease_seconds=600))
+                received = await self._received(queue, lease_seconds=600, wait_seconds=int(ends))
+                held += tokens_of(received or [])
                 for token in held.copy():
                     done += 1
                     if done % 5 == 0:
                         await self.settle(queue, "extend", [token], lease_seconds=600)
                     if not (await self.settle(queue, "nack" if done % 7 == 0 else "ack", [token]))[503]:
                         held.remove(token)
+                is_empty = ends and received == [] and not held
                 await asyncio.sleep(pause_seconds)
 
         async with asyncio.TaskGroup() as group:
