@@ -34,7 +34,7 @@ class Gateway:
         """Each on a connection of its own, so that any worker takes it."""
         for _ in range(times):
             # To read the certificates of authorities would take longer than the call.
-            answer = httpx.post(f"{self.process.url}/queues/q/messages", json=DRAFT, verify=False)
+            answer = httpx.post(f"{self.process.url}/queues/q/messages", json=DRAFT, verify=False, timeout=60)
             assert answer.status_code == 201
             worker = answer.headers["x-request-id"].partition("-")[0]
             self.by_worker[worker] = self.by_worker.get(worker, 0) + 1

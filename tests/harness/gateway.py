@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import httpx
 import psutil
@@ -25,6 +26,8 @@ from tests.harness.program import Fork
 START_SECONDS = 240
 STOP_SECONDS = 120
 _PATIENT_SECONDS = 5
+_PATIENT_FILE_SECONDS = 30
+"""Of a broker that is a file of this machine, which waits for the disk behind all others."""
 _LISTENING = re.compile(rb'"event":"listening","url":"(https?)://[^"]*?:(\d+)')
 _ROOT = Path(__file__).parents[2]
 
@@ -32,8 +35,8 @@ _ROOT = Path(__file__).parents[2]
 class GatewayProcess:
     """One gateway over ``directory``: its configuration file, its state and its log are there.
 
-    ``config`` is the YAML as a dict (host, port, state_dir and time-outs of brokers are filled in), ``environ`` more
-    variables. The port is kept over restarts.
+    ``config`` is the YAML as a dict (host, port, state_dir, a broker where there is none, and time-outs of brokers are
+    filled in), ``environ`` more variables. The port is kept over restarts.
     """
 
     program: ClassVar[Sequence[str]] = ("babelgate", "serve", "--quiet")
@@ -46,7 +49,9 @@ class GatewayProcess:
         self.log = directory / "gateway.log"
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BABELGATE_")} | dict(environ or {})
         self._config = {"state_dir": str(directory), "port": free_port(), **(config or {})}
-        if isinstance(brokers := self._config.get("brokers"), dict):
+        file = Path(str(self._config["state_dir"])) / "babelgate.db"
+        brokers = self._config.get("brokers") or {"local": f"sqlite:///{quote(str(file))}"}
+        if isinstance(brokers, dict):
             self._config["brokers"] = {name: _patient(each) for name, each in brokers.items()}
         self._process: subprocess.Popen[bytes] | Fork | None = None
         self.url = ""
@@ -202,4 +207,7 @@ def _patient(broker: Any) -> Any:
     """A broker of a configuration, with a time-out unless it has one: a busy machine is no hung broker."""
     if isinstance(broker, str):
         broker = {"url": broker}
-    return {"timeout_seconds": _PATIENT_SECONDS, **broker} if isinstance(broker, dict) else broker
+    if not isinstance(broker, dict):
+        return broker
+    is_file = str(broker.get("url", "")).startswith("sqlite:")
+    return {"timeout_seconds": _PATIENT_FILE_SECONDS if is_file else _PATIENT_SECONDS, **broker}

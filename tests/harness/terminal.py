@@ -32,7 +32,8 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        return _STYLE.sub("", self.written.decode()).replace("\r\n", "\n")
+        # The last character may not have been read whole.
+        return _STYLE.sub("", self.written.decode(errors="replace")).replace("\r\n", "\n")
 
     def until(self, text: str) -> str:
         """Read until the program has printed ``text``; return what it has printed."""
