@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from contextlib import contextmanager
 
 import pytest
 
 from tests.harness import console
+from tests.harness.console import PATIENCE_MS
 from tests.harness.letters import bury, dead
 
 QUEUE = "orders.paid"
@@ -29,6 +31,11 @@ def server(tmp_path_factory):
         client.post(
             f"queues/{QUEUE}/dead-letters:redrive", json={"background": True, "filter": {"job": "none"}}
         ).raise_for_status()
+        deadline = time.monotonic() + PATIENCE_MS / 1_000
+        # Tests compare the states of jobs before and after.
+        while state(served)[1][0][1] == "running":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         yield served
 
 

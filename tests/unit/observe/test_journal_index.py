@@ -22,7 +22,7 @@ from babelgate.errors import ConfigError
 from babelgate.observe.journal.frames import Keys, SegmentFrame, contents
 from babelgate.observe.journal.index import Index, IndexFile, SegmentRow
 from babelgate.observe.journal.indexing import complete
-from babelgate.observe.journal.record import Record
+from babelgate.observe.journal.record import Record, parse_segment
 from babelgate.observe.journal.retention import LOOK_SECONDS, Retention
 from babelgate.observe.journal.search import JournalSearch, Query
 from babelgate.observe.journal.stores import Directory, store
@@ -30,7 +30,7 @@ from babelgate.observe.journal.writer import Journal, Options
 from babelgate.server.wiring import journal
 from tests.harness.journal import kept, landed, read, records, unpacked
 from tests.harness.local import eventually
-from tests.unit.observe.test_journal_search import all_of, event, events_of
+from tests.unit.observe.test_journal_search import LONG_SECONDS, all_of, event, events_of
 
 Make = Callable[..., Journal]
 
@@ -110,10 +110,19 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
+def epochs(folder: Path) -> set[str]:
+    """The processes that have written a segment."""
+    return {segment.epoch for path in folder.rglob("*") if (segment := parse_segment(path.name)) is not None}
+
+
 def write_and_die(folder: Path, steps: int) -> None:
+    before = len(epochs(folder))
     with subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for _ in range(steps):
+            assert process.stdout.readline()
+        # The writing thread of a busy machine may not have begun.
+        while len(epochs(folder)) == before:
             assert process.stdout.readline()
         process.kill()
 
@@ -186,7 +195,7 @@ async def test_files_of_an_earlier_version_are_indexed_by_the_command(make: Make
     first = make()
     for number in range(6):
         first.observe(event("accepted", *(str(number * 1000 + n) for n in range(1000))))
-    await first.close()
+    await first.close(LONG_SECONDS)
     (path,) = landed(tmp_path / "landing")
     path.write_bytes(zstandard.ZstdCompressor(3).compress(unpacked(path.read_bytes(), path.name)))
     shutil.rmtree(tmp_path / "open")
