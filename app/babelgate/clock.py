@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 Clock = Callable[[], int]
 """A function that returns milliseconds: Unix time UTC, where nothing else is said."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def now_ms() -> int:
@@ -33,3 +35,24 @@ def milliseconds(text: str | None) -> int | None:
         return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         return None
+
+
+def utc_text(at: int, timespec: Literal["minutes", "seconds", "milliseconds"] = "seconds") -> str | None:
+    """Write Unix milliseconds as ``2026-01-31 23:59:59`` (UTC), truncated to ``timespec``; None outside the years 1 to
+    9999."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=at)).replace(tzinfo=None).isoformat(" ", timespec)
+    except OverflowError:
+        return None
+
+
+def duration(ms: float | None) -> str:
+    """``340 ms``, ``2.5 s``, ``12 min``; a dash for None."""
+    if ms is None:
+        return "–"
+    for size, unit in _UNITS:
+        number = ms / size
+        # 59.97 s is shown as 1 min.
+        if number >= 0.9995:
+            return f"{number:.1f} {unit}" if number < 99.95 and round(number, 1) % 1 else f"{number:,.0f} {unit}"
+    return f"{ms:.0f} ms"

@@ -33,6 +33,7 @@ LAYERS: list[tuple[str, ...]] = [
 
 PIPELINE_KNOWS = (
     "babelgate.pipeline",
+    "babelgate.clock",
     "babelgate.envelope",
     "babelgate.errors",
     "babelgate.extras",

@@ -10,7 +10,7 @@ import click
 
 from babelgate.cli.connection import as_json, connects
 from babelgate.cli.output import complain, fields, print_json_text, say, say_wrapped, table
-from babelgate.pipeline.formatting import duration, moment
+from babelgate.clock import duration, utc_text
 
 if TYPE_CHECKING:
     from babelgate.cli.client import Client
@@ -84,7 +84,7 @@ def _row(event: Mapping[str, Any], waited: str) -> tuple[object, ...]:
     queue, to_queue = event["queue"], event["to_queue"]
     outcome = event["outcome"]
     return (
-        moment(event["at"]),
+        utc_text(event["at"], "milliseconds") or event["at"],
         waited,
         event["event"],
         queue if to_queue in (None, queue) else f"{queue} → {to_queue}",

@@ -8,13 +8,14 @@ from pathlib import PurePath
 
 import msgspec
 
-from babelgate.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
+from babelgate.cluster.asking import Asked, ask
+from babelgate.cluster.client import Address, PeerClient
 from babelgate.cluster.discovery import resolved
 from babelgate.cluster.signing import ANYBODY, Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.wire import SEARCH_PATH, decode_finding
 from babelgate.gateway.merging import Finding, Inquiry
-from babelgate.observe.journal.search import InvalidCursor, place_of
+from babelgate.observe.journal.search import place_of
 from babelgate.observe.logs import get_logger
 
 log = get_logger(__name__)
@@ -52,34 +53,28 @@ class PeerSearch:
         """
         body = msgspec.json.encode(inquiry)
         addresses, silent = await resolved(self._addresses)
-        asked = {Address(path): PurePath(path).stem for path in self._directory.others()}
-        asked |= {address: str(address) for address in addresses}
-        answers = await asyncio.gather(*(self._ask(address, name, body) for address, name in asked.items()))
-        silent += [name for name, answer in zip(asked.values(), answers, strict=True) if answer is None]
-        return [answer for answer in answers if isinstance(answer, Finding)], silent
+        names = {Address(path): PurePath(path).stem for path in self._directory.others()}
+        names |= {address: str(address) for address in addresses}
+        answers = await asyncio.gather(*(self._ask(address, name, body) for address, name in names.items()))
+        silent += [name for name, asked in zip(names.values(), answers, strict=True) if asked.state == "silent"]
+        return [asked.answer for asked in answers if asked.answer is not None], silent
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
         await self._client.close()
 
-    async def _ask(self, address: Address, name: str, body: bytes) -> Finding | PeerGone | None:
-        """What the peer found; PeerGone if that was a socket of no process, None for any other failure."""
-        reason: object
-        try:
-            async with asyncio.timeout(self._seconds):
-                found = decode_finding(await self._client.call(address, "POST", SEARCH_PATH, ANYBODY, body))
-            if found is not None:
-                if found.next_cursor is not None:
-                    place_of(found.next_cursor)
-                return found
-            reason = "it keeps no journal"
-        except PeerGone as error:
-            if not address.port:
-                return error
-            reason = "nothing listens there"
-        except TimeoutError:
-            reason = f"no answer within {self._seconds:g} s"
-        except (PeerUnreachable, PeerSilent, NotAPeer, InvalidCursor, msgspec.MsgspecError) as error:
-            reason = error
-        log.warning("the journal of a peer was not searched", peer=name, reason=str(reason))
-        return None
+    async def _ask(self, address: Address, name: str, body: bytes) -> Asked[Finding]:
+        asked = await ask(self._client, address, "POST", SEARCH_PATH, ANYBODY, body, _finding, self._seconds)
+        if asked.state == "silent":
+            log.warning("the journal of a peer was not searched", peer=name, reason=asked.reason)
+        return asked
+
+
+def _finding(body: bytes) -> Finding:
+    """Raises msgspec.MsgspecError, ValueError."""
+    found = decode_finding(body)
+    if found is None:
+        raise ValueError("it keeps no journal")
+    if found.next_cursor is not None:
+        place_of(found.next_cursor)
+    return found

@@ -8,12 +8,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from babelgate.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
+from babelgate.cluster.asking import Answer, Asked, ask
+from babelgate.cluster.client import Address, PeerClient
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.wire import METRICS_PATH, RATES_PATH, decode_rates
@@ -32,8 +33,6 @@ _TRIES = 5
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9]+)")
 _FOLDED = "folded"
 _KEPT_METRICS = frozenset(metric.otel for metric in CATALOGUE if metric.kind != "gauge")
-
-Answer = TypeVar("Answer")
 
 log = get_logger(__name__)
 
@@ -84,8 +83,8 @@ class Workers:
         body = msgspec.json.encode(query)
         names = await asyncio.to_thread(self._listed)
         answers = await asyncio.gather(*(self._ask(name, "POST", RATES_PATH, body, decode_rates) for name in names))
-        reports = [answer for answer, _ in answers if answer is not None]
-        return reports, sum(state == "silent" for _, state in answers)
+        reports = [asked.answer for asked in answers if asked.answer is not None]
+        return reports, sum(asked.state == "silent" for asked in answers)
 
     async def read(self) -> WorkerReport:
         """The metrics of all other workers; takes about 1 s at most."""
@@ -113,7 +112,7 @@ class Workers:
         return WorkerReport(snapshots, states.count("up"), states.count("silent"))
 
     async def _read(self, name: str) -> tuple[Snapshot, str]:
-        snapshot, state = await self._ask(name, "GET", METRICS_PATH, b"", decode)
+        snapshot, state, _ = await self._ask(name, "GET", METRICS_PATH, b"", decode)
         return (_kept(self._directory / name) if snapshot is None else snapshot), state
 
     def _listed(self) -> list[str]:
@@ -122,21 +121,15 @@ class Workers:
 
     async def _ask(
         self, name: str, method: str, path: str, body: bytes, decode: Callable[[bytes], Answer]
-    ) -> tuple[Answer | None, str]:
-        """The answer of one worker, and its state: ``up``, ``silent``, or ``gone``."""
+    ) -> Asked[Answer]:
         incarnation = name.partition("-")[0]
         socket_path = self._sockets.find(incarnation)
         if socket_path is None:
-            return None, "gone"
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                text = await self._client.call(Address(socket_path), method, path, incarnation, body)
-            return await asyncio.to_thread(decode, text), "up"
-        except (PeerGone, NotAPeer):
-            return None, "gone"
-        except (PeerUnreachable, PeerSilent, TimeoutError, msgspec.MsgspecError) as error:
-            log.warning("a worker did not answer", path=path, incarnation=incarnation, error=error)
-            return None, "silent"
+            return Asked(None, "gone")
+        asked = await ask(self._client, Address(socket_path), method, path, incarnation, body, decode, ANSWER_SECONDS)
+        if asked.state == "silent":
+            log.warning("a worker did not answer", path=path, incarnation=incarnation, error=asked.reason)
+        return asked
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+
+from babelgate.clock import utc_text
 
 UNKNOWN = "–"
 """What a page shows where the broker reports nothing."""
@@ -81,14 +82,11 @@ def size(count: int | None) -> str:
 def moment(unix_ms: int | None, precise: bool = False) -> Markup:
     """A time as an element that programs read, too, in UTC, with milliseconds if ``precise``; :data:`UNKNOWN` for None
     and what no calendar has."""
-    try:
-        at = datetime.fromtimestamp((unix_ms or 0) / 1_000, UTC)
-    except (OverflowError, OSError, ValueError):
-        unix_ms = None
-    if unix_ms is None:
+    exact = None if unix_ms is None else utc_text(unix_ms, "milliseconds")
+    if exact is None:
         return Markup(UNKNOWN)
-    text = f"{at:%Y-%m-%d %H:%M:%S}" + f".{at.microsecond // 1_000:03}" * precise
-    return Markup('<time datetime="{}">{} UTC</time>').format(at.isoformat(timespec="milliseconds"), text)
+    text = exact if precise else exact.partition(".")[0]
+    return Markup('<time datetime="{}Z">{} UTC</time>').format(exact.replace(" ", "T"), text)
 
 
 def spark(values: Sequence[float]) -> Markup:

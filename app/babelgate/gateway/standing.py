@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Literal
 
 from msgspec import UNSET, Struct
 
+from babelgate.clock import utc_text
 from babelgate.observe.journal.record import Record
 
 Status = Literal["accepted", "delivered", "acked", "waiting", "dead_lettered", "redriven"]
@@ -33,10 +33,8 @@ class Standing(Struct, frozen=True):
 
 def moment(at: int) -> str:
     """``2026-01-31 23:59:59 UTC``; the number itself for a time that no calendar has."""
-    try:
-        return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, OSError, ValueError):
-        return f"{at} ms"
+    text = utc_text(at)
+    return f"{at} ms" if text is None else f"{text} UTC"
 
 
 def in_order(records: Sequence[Record]) -> list[Record]:

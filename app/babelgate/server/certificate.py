@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from datetime import UTC, datetime
 from pathlib import Path
+
+from babelgate.clock import utc_text
 
 SOON_SECONDS = 14 * 86_400
 """How long before its end a certificate is warned of: programs that renew certificates have done so by then."""
@@ -55,4 +56,4 @@ def _dates(certificate: Path, key: Path) -> tuple[float, float]:
 
 
 def _day(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{utc_text(round(seconds * 1_000), 'minutes')} UTC"

@@ -22,6 +22,7 @@ from babelgate.errors import BabelgateError
 from babelgate.gateway.model import DeadLetter, LetterEdit
 from babelgate.http.problems import detail_of, status_of
 from babelgate.observe.journal.record import Record
+from babelgate.runtime import turns
 
 _MAX_EDITED = 1_048_576
 """Bytes of a record that a form edits. A larger one is edited by the API."""
@@ -44,7 +45,8 @@ class _LetterRecord(Struct, frozen=True):
 async def show(visit: Visit) -> PageAnswer:
     """The letter, with what can be done to it."""
     letter = await _letter(visit)
-    block = _block(letter.record)
+    record = letter.record
+    block, body = await turns.run(_read, record, size=len(record), background=True)
     events, unknown = await _events(visit, letter)
     return visit.page(
         "letter.html",
@@ -54,12 +56,12 @@ async def show(visit: Visit) -> PageAnswer:
         trace_address=trace_address(visit.frame, letter.trace_id, letter.headers.get("traceparent")),
         **_common(visit),
         letter=letter,
-        body=_shown(envelope.original(letter.record)),
-        record=raw(letter.record),
-        size=len(letter.record),
+        body=body,
+        record=raw(record),
+        size=len(record),
         exception=_text(block.exception),
         original_queue=_text(block.original_queue),
-        can_be_edited=len(letter.record) <= _MAX_EDITED,
+        can_be_edited=len(record) <= _MAX_EDITED,
     )
 
 
@@ -77,16 +79,9 @@ async def delete(visit: Visit) -> PageAnswer:
 
 async def edit_form(visit: Visit) -> PageAnswer:
     """The form with the body that would be sent."""
-    letter = await _letter(visit)
-    try:
-        body = envelope.redriven(letter.record)
-    except Poison:
-        body = envelope.original(letter.record)
-    try:
-        text = msgspec.json.format(body, indent=2).decode()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        text = body.decode("utf-8", "backslashreplace")
-    return _edit_page(visit, text, None)
+    record = (await _letter(visit)).record
+    text = await turns.run(_editable, record, size=len(record), background=True)
+    return await _edit_page(visit, text, None)
 
 
 async def edit(visit: Visit) -> PageAnswer:
@@ -98,7 +93,7 @@ async def edit(visit: Visit) -> PageAnswer:
         if status_of(error) >= 500:
             raise
         visit.exchange.error = error.problem_code
-        return _edit_page(visit, text, error)
+        return await _edit_page(visit, text, error)
 
 
 async def check(visit: Visit) -> PageAnswer:
@@ -120,9 +115,9 @@ async def check(visit: Visit) -> PageAnswer:
             raise
         error = raised
     if visit.is_fragment:
-        checked = None if body is None else _shown(body)
+        checked = await _checked(body)
         return visit.page("letter_checked.html", "letter_checked.html", checked=checked, **_refusal(error))
-    return _edit_page(visit, text, error, body)
+    return await _edit_page(visit, text, error, body)
 
 
 async def _letter(visit: Visit) -> DeadLetter:
@@ -160,16 +155,20 @@ async def _send(visit: Visit, edited: LetterEdit | None, force: bool) -> PageAns
     return visit.see_other(f"{letters_path(queue)}/list", notice)
 
 
-def _edit_page(visit: Visit, text: str, error: BabelgateError | None, body: bytes | None = None) -> PageAnswer:
+async def _edit_page(visit: Visit, text: str, error: BabelgateError | None, body: bytes | None = None) -> PageAnswer:
     return visit.page(
         "letter_edit.html",
         status=200 if error is None else status_of(error),
         **_common(visit),
         text=text,
         to_queue=target(visit.form) or "",
-        checked=None if body is None else _shown(body),
+        checked=await _checked(body),
         **_refusal(error),
     )
+
+
+async def _checked(body: bytes | None) -> Shown | None:
+    return None if body is None else await turns.run(_shown, body, size=len(body), background=True)
 
 
 def _refusal(error: BabelgateError | None) -> dict[str, Any]:
@@ -196,6 +195,23 @@ def _common(visit: Visit) -> dict[str, Any]:
 
 def _cursor(visit: Visit) -> str | None:
     return visit.query.get("cursor") or None
+
+
+def _read(record: bytes) -> tuple[_LetterBlock, Shown]:
+    """What the record says of the letter, and its body."""
+    return _block(record), _shown(envelope.original(record))
+
+
+def _editable(record: bytes) -> str:
+    """The body that would be sent, as a text to be edited."""
+    try:
+        body = envelope.redriven(record)
+    except Poison:
+        body = envelope.original(record)
+    try:
+        return msgspec.json.format(body, indent=2).decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return body.decode("utf-8", "backslashreplace")
 
 
 def _block(record: bytes) -> _LetterBlock:

@@ -56,19 +56,21 @@ async def check(visit: Visit) -> PageAnswer:
     """What a publish of the form would write, or why it would be refused."""
     queue = visit.parameters["queue"]
     visit.gateway.access(visit.caller, Right.SEND, queue)
-    projection, error = None, None
+    projection, pretty, error = None, None, None
     try:
         _key(visit.form)
         projection = await visit.gateway.validate(
             visit.caller, queue, visit.form.get("body", "").encode(), **_given(visit)
         )
+        body = projection.body
+        pretty = await turns.run(bodies.pretty, body, size=len(body), background=True)
     except BabelgateError as refused:
         error = refused
     return visit.page(
         "publish_check.html",
         "publish_check.html",
         projection=projection,
-        pretty=None if projection is None else bodies.pretty(projection.body),
+        pretty=pretty,
         writes=[] if projection is None else [shown_write(each) for each in projection.writes],
         **_refusal(error),
     )

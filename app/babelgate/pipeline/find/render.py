@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from babelgate.clock import duration
 from babelgate.pipeline.find.search import FoundMessage, MessageEvent, QueueState, SearchResult, SearchScope
-from babelgate.pipeline.formatting import count, duration, moment
+from babelgate.pipeline.formatting import count, moment
 from babelgate.terminal import printable, unguarded
 
 _STYLES = {"acked": "green", "dead_lettered": "bold red", "rejected": "red", "poison": "bold red", "waiting": "yellow"}

@@ -8,7 +8,8 @@ from datetime import date
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from babelgate.pipeline.formatting import ages, count, duration, minute, share
+from babelgate.clock import duration
+from babelgate.pipeline.formatting import ages, count, minute, share
 from babelgate.pipeline.report import charts
 from babelgate.pipeline.report.figures import Figures, Group
 
