@@ -16,9 +16,9 @@ ACTIONS = {
     "publish/check": ("send", {"body": BODY}),
     "receive": ("listen", {}),
     "settle": ("listen", {"action": "ack", "ack_token": "x"}),
-    "purge": ("manage", {"confirm": "{queue}"}),
+    "purge": ("manage", {"typed": "{queue}"}),
 }
-PAGES = {"publish": "send", "receive": "listen", "messages/0": "listen", "messages/0/body": "listen"}
+PAGES = {"publish": "send", "purge": "manage", "receive": "listen", "messages/0": "listen", "messages/0/body": "listen"}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_read_only_refuses_all_but_the_check(tmp_path, action):
         ("settle", {"action": "extend", "ack_token": "x", "lease_seconds": "1e9"}, "lease_seconds"),
         ("settle", {"action": "ack", "ack_token": ""}, "acks"),
         ("settle", {"action": "ack", "ack_token": "x"}, "ack token"),
-        ("purge", {"confirm": ""}, "Nothing was removed"),
+        ("purge", {"typed": ""}, "Nothing was removed"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -114,6 +115,11 @@ def large_body() -> bytes:
     """A draft of just under 1 MiB with many small values."""
     # Amazon SQS needs room for the attributes of a message.
     return _draft(_filled(b'{"a":1}', MIB - 5000, b'{"list":[', b"]}"))
+
+
+def nested_numbers(size: int) -> bytes:
+    """A draft of about ``size`` bytes, whose lines are a hundred times as long: each number is within 90 lists."""
+    return _draft(_filled(b"0", size, b'{"a":' + b"[" * 90, b"]" * 90 + b"}"))
 
 
 def _large_messages(count: int) -> Prepare:
@@ -241,6 +247,27 @@ def _gzip_members() -> Iterator[bytes]:
     yield gzip.compress(_draft(b"{}"))
 
 
+def _nested_message(client: httpx.Client, queue: str) -> None:
+    assert client.post(f"/queues/{queue}/messages", content=nested_numbers(MIB - 5_000)).status_code == 201
+
+
+def _look_at_message(client: httpx.Client, queue: str) -> Sent:
+    """The page of the console about the only message."""
+    (path,) = set(re.findall(rb"messages/[0-9a-f]{32}", client.get(f"/console/queues/{queue}").content))
+    answer = client.get(f"/console/queues/{queue}/{path.decode()}")
+    return Sent(answer.status_code, 0, len(answer.content))
+
+
+def _check_message(client: httpx.Client, queue: str) -> Sent:
+    """The console's check of a message that is typed."""
+    page = client.get(f"/console/queues/{queue}/publish").text
+    csrf = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+    body = nested_numbers(MIB - 5_000).decode()
+    answer = client.post(f"/console/queues/{queue}/publish/check", data={"csrf": csrf, "body": body})
+    assert answer.status_code != 200 or "The gateway would accept it" in answer.text, answer.text
+    return Sent(answer.status_code, len(answer.request.content), len(answer.content))
+
+
 _LISTS = _filled(b"[]", MIB - 400, b'{"a":[1e999,', b"]}")
 _LONG_KEY = b'{"%b":%b}' % (b"k" * (MIB // 2), _filled(b"0", MIB // 2 - 400, b"[1e999,", b"]"))
 _JOB_BODY = b'{"type":"a","args":%b}'
@@ -363,6 +390,8 @@ CASES = [
         post("/dead-letters:redrive", lambda: b"{%b}" % b",".join(b'"%x":0' % n for n in range(100_000)), _JSON),
     ),
     Case("any: a head of 60 KB in 10,000 fields", lambda client, queue: _with_head(client)),
+    Case("console: a message of 1 MiB within 90 lists", _look_at_message, _nested_message, keeps=True),
+    Case("console: a check of 1 MiB within 90 lists", _check_message),
     Case("queues: 5,000", get("/queues"), _many_queues, keeps=True),
     Case("metrics: 5,000 queues", get("/metrics"), _many_queues, keeps=True),
 ]

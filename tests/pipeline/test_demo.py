@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from babelgate.demo import shop
+from babelgate.demo.__main__ import console_address
 from babelgate.demo.day import HOUR_MS, run_day
 from babelgate.demo.gateway import Clock, configuration, gateway
 from babelgate.pipeline.storage.inputs import Body
@@ -61,6 +63,14 @@ def test_the_journal_tells_what_the_clients_were_told(tmp_path):
         assert failed["messages"][-1]["status"] == "dead_lettered", "the console finds it by its trace"
     finally:
         served.stop()
+
+
+def test_the_console_is_where_the_environment_says(tmp_path):
+    path = tmp_path / "gateway.json"
+    path.write_text(json.dumps(configuration(tmp_path, shop.QUEUES)))
+    assert console_address(path, {}) == "http://127.0.0.1:8080/console/"
+    elsewhere = {"BABELGATE_PORT": "9090", "BABELGATE_HOST": "::1", "BABELGATE_PREFIX": "/mq"}
+    assert console_address(path, elsewhere) == "http://[::1]:9090/mq/console/"
 
 
 def test_a_seed_is_a_day_in_five_accents():

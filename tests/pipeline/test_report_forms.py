@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from babelgate.clock import duration
 from babelgate.pipeline import formatting
 from babelgate.pipeline.report.figures import CheckedBodies, Figures, Violations, as_csv, as_json
 from babelgate.pipeline.report.page import as_html
@@ -146,7 +147,7 @@ def test_every_chart_is_told_in_words_and_has_its_numbers():
 
 
 def test_figures_in_words():
-    assert [formatting.duration(ms) for ms in (None, 0, 999, 1000, 59_970, 90_000, 3_600_000, 172_800_000)] == [
+    assert [duration(ms) for ms in (None, 0, 999, 1000, 59_970, 90_000, 3_600_000, 172_800_000)] == [
         *("–", "0 ms", "999 ms", "1 s", "1 min", "1.5 min", "1 h", "2 d")
     ]
     assert [formatting.share(value) for value in (None, 0, 0.0004, 0.025, 1)] == [

@@ -159,6 +159,10 @@ class Settings(Section):
             return self.console.enabled
         return self.is_loopback or isinstance(self.auth, AuthSettings)
 
+    def url(self, host: str, port: int) -> str:
+        """The URL of the gateway at the name or IP address ``host``."""
+        return f"http{'s' if self.tls_cert else ''}://{f'[{host}]' if ':' in host else host}:{port}{self.prefix}"
+
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can connect to ``host``."""

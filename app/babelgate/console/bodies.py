@@ -11,12 +11,15 @@ import msgspec
 from msgspec import Struct
 
 from babelgate.brokers.binding import Peeked
+from babelgate.console.indenting import indented
 from babelgate.envelope import Limits, Poison, inspect
 from babelgate.envelope.contract import Received
 from babelgate.runtime import turns
 
 SHOWN_CHARACTERS = 20_000
 """How much of a body a page shows: some hundred lines. A download has all of it."""
+_EDITED_CHARACTERS = 10 * SHOWN_CHARACTERS
+"""How long the lines of a body in a form may be together: deeply nested ones consist of spaces."""
 _ROW_BYTES = 16
 _CONTROLS = (*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0x7F)
 _DIRECTIONS = (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -25,7 +28,7 @@ _VISIBLE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04
 
 
 class Shown(NamedTuple):
-    """A text, or its beginning. ``left_out``: how many characters follow."""
+    """A text, or its beginning. ``left_out``: how many characters of the original follow."""
 
     text: str
     left_out: int = 0
@@ -74,9 +77,25 @@ def raw(body: bytes) -> Shown:
 def pretty(body: bytes) -> Shown | None:
     """The JSON in ``body`` with line breaks, all literals as they are; None for anything else."""
     try:
-        return _shown(msgspec.json.format(body, indent=2).decode())
+        text = body.decode()
+        msgspec.json.decode(body, type=msgspec.Raw)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
+    lines, left_out = indented(text, SHOWN_CHARACTERS)
+    return Shown(lines.translate(_VISIBLE), left_out)
+
+
+def editable(body: bytes) -> str:
+    """``body`` as the text of a form: JSON with line breaks, unless it is long or its lines would be."""
+    if len(body) <= SHOWN_CHARACTERS:
+        try:
+            msgspec.json.decode(body, type=msgspec.Raw)
+            lines, left_out = indented(body.decode(), _EDITED_CHARACTERS)
+            if not left_out:
+                return lines
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            pass
+    return body.decode("utf-8", "backslashreplace")
 
 
 def data_url(kind: bytes, body: bytes) -> str:
@@ -92,7 +111,7 @@ def draft_of(body: bytes, envelope: Received, *, traced: bool) -> Draft:
 
 def written(draft: Draft) -> str:
     """The draft as JSON for people."""
-    return msgspec.json.format(msgspec.json.encode(draft), indent=2).decode()
+    return editable(msgspec.json.encode(draft))
 
 
 def row(body: bytes, limits: Limits) -> Row:

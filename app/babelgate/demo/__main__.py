@@ -9,17 +9,20 @@ import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
+from babelgate.config.settings import load
 from babelgate.demo.day import Day, run_day
 from babelgate.demo.gateway import Clock, configuration, gateway
 from babelgate.demo.shop import QUEUES
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.spark.session import check_environment, session
+from babelgate.server.healthcheck import reachable
 
 _NOTE = (
     "Demonstration: made-up traffic of a made-up shop, through a real gateway with a simulated clock, so that a day "
@@ -85,7 +88,7 @@ def _serve(folder: Path, day_run: Day) -> NoReturn:
     """Become a gateway with the state and the journal of the day."""
     path = folder / "gateway.json"
     path.write_text(json.dumps(configuration(folder, QUEUES), indent=2))
-    click.secho("\nThe console: http://127.0.0.1:8080/console/", bold=True)
+    click.secho(f"\nThe console: {console_address(path, os.environ)}", bold=True)
     click.echo(
         "1. Dead letters: choose payments. Its letters are grouped by job and error; redrive a group.\n"
         f"2. Find a message: {day_run.traces['reject']} is an order that failed. See its way through the queues.\n"
@@ -94,6 +97,12 @@ def _serve(folder: Path, day_run: Day) -> NoReturn:
     )
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "babelgate", "serve", "--config", str(path)])
+
+
+def console_address(path: Path, environ: Mapping[str, str]) -> str:
+    """The address of the console that a gateway with the configuration ``path`` serves in the environment."""
+    settings = load(path, environ)
+    return f"{settings.url(reachable(settings.host), settings.port)}/console/"
 
 
 def _run(*arguments: Any) -> None:

@@ -33,8 +33,7 @@ def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
     if settings.port == 0:
         raise ConfigError(key="port", reason="with port 0 the health check cannot find the port: set one")
     path = f"{settings.prefix}/livez"
-    name = f"[{settings.host}]" if ":" in settings.host else settings.host
-    where = f"http{'s' if settings.tls_cert else ''}://{name}:{settings.port}{path}"
+    where = f"{settings.url(settings.host, settings.port)}/livez"
     try:
         # The same look-up as that of the server, because the host may be a name.
         *_, address = socket.getaddrinfo(

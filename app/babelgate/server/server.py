@@ -78,9 +78,8 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, lambda *_: sys.exit(0))
     address, port = listener.getsockname()[:2]
-    scheme = "https" if settings.tls_cert else "http"
-    announce(f"{scheme}://{_in_url(reachable(address))}:{port}{settings.prefix}", routes)
-    log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
+    announce(settings.url(reachable(address), port), routes)
+    log.info("listening", url=settings.url(address, port), workers=settings.workers)
     # The command disabled it for the imports. With workers, create_app() runs in other processes.
     gc.enable()
     if settings.workers > 1:
@@ -159,10 +158,6 @@ def raise_file_limit() -> int:
         return soft
     log.info("soft limit on open files raised", limit=hard, before=soft)
     return hard
-
-
-def _in_url(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 def _listen(settings: Settings) -> socket.socket:

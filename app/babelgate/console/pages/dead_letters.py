@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 
 from babelgate.console.answers import PageAnswer
 from babelgate.console.conditions import fields_of, group_query, letter_filter
+from babelgate.console.pages import purging
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit, segment
-from babelgate.errors import UnsupportedByBroker
 from babelgate.gateway.queue_list import QueueSelection
 
 _LISTED_LETTERS = 50
@@ -62,28 +62,16 @@ async def listing(visit: Visit) -> PageAnswer:
 
 async def ask_purge(visit: Visit) -> PageAnswer:
     """How many dead letters a purge would remove, and the form for it."""
-    return await _purge_form(visit)
+    return await purging.ask(visit, _purge(visit))
 
 
 async def purge(visit: Visit) -> PageAnswer:
     """Remove all dead letters of a queue whose name was typed."""
-    queue = visit.parameters["queue"]
-    if visit.form.get("typed", "").strip() != queue:
-        return await _purge_form(visit, "Type the name of the queue as it is above. Nothing was removed.", 400)
-    removed = await visit.gateway.letters.purge(visit.caller, queue)
-    return visit.see_other(letters_path(queue), f"Purged: {removed:,} dead letters of {queue} were removed.")
+    return await purging.act(visit, _purge(visit))
 
 
-async def _purge_form(visit: Visit, refused: str = "", status: int = 200) -> PageAnswer:
-    queue = visit.parameters["queue"]
-    count: int | None = None
-    try:
-        count = await visit.gateway.letters.purge(visit.caller, queue, dry_run=True)
-    except UnsupportedByBroker as error:
-        if error.facts.get("pointer") != "/dry_run":
-            raise
-    base = visit.root + letters_path(queue)
-    return visit.page("letter_purge.html", status=status, queue=queue, base=base, count=count, refused=refused)
+def _purge(visit: Visit) -> purging.Purge:
+    return purging.Purge("dead letter", "", letters_path(visit.parameters["queue"]), visit.gateway.letters.purge)
 
 
 def letters_path(queue: str) -> str:

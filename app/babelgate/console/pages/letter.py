@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from babelgate import envelope
 from babelgate.console.answers import PageAnswer
-from babelgate.console.bodies import Shown, pretty, raw
+from babelgate.console.bodies import Shown, editable, pretty, raw
 from babelgate.console.pages.dead_letters import letters_path
 from babelgate.console.pages.redrives import target
 from babelgate.console.routes import PageRoute
@@ -208,10 +208,7 @@ def _editable(record: bytes) -> str:
         body = envelope.redriven(record)
     except Poison:
         body = envelope.original(record)
-    try:
-        return msgspec.json.format(body, indent=2).decode()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return body.decode("utf-8", "backslashreplace")
+    return editable(body)
 
 
 def _block(record: bytes) -> _LetterBlock:

@@ -8,9 +8,11 @@ from babelgate.brokers.binding import Purges
 from babelgate.console import bodies
 from babelgate.console.abilities import sentences
 from babelgate.console.answers import PageAnswer
+from babelgate.console.pages import purging
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit, segment
 from babelgate.errors import InvalidParameter, UnsupportedByBroker
+from babelgate.gateway.authorization import Right
 from babelgate.http.problems import detail_of
 
 SHOWN_MESSAGES = (20, 50, 100)
@@ -45,14 +47,14 @@ async def show(visit: Visit) -> PageAnswer:
     )
 
 
+async def ask_purge(visit: Visit) -> PageAnswer:
+    """How many messages a purge would remove, and the form for it."""
+    return await purging.ask(visit, _purge(visit))
+
+
 async def purge(visit: Visit) -> PageAnswer:
     """Remove the messages of the queue whose name was typed."""
-    queue = visit.parameters["queue"]
-    if visit.form.get("confirm", "") != queue:
-        reason = "it is not the name of the queue. Nothing was removed."
-        raise InvalidParameter(name="The text that you typed", reason=reason)
-    removed = await visit.gateway.purge(visit.caller, queue)
-    return visit.see_other(path_of(queue), f"{removed:,} message{'s' if removed != 1 else ''} removed.")
+    return await purging.act(visit, _purge(visit))
 
 
 def path_of(queue: str) -> str:
@@ -64,6 +66,14 @@ def shared(visit: Visit, tab: str) -> dict[str, Any]:
     """What the head of all pages of a queue needs. ``tab``: the page that is shown."""
     queue = visit.parameters["queue"]
     return {"queue": queue, "base": f"{visit.root}{path_of(queue)}", "tab": tab}
+
+
+def _purge(visit: Visit) -> purging.Purge:
+    queue = visit.parameters["queue"]
+    purges = visit.gateway.access(visit.caller, Right.MANAGE, queue).route.capabilities.purges
+    states = "ready or delayed" if "delayed" in purges else "ready"
+    detail = f"These are the messages that are {states}. Leased messages and dead letters stay."
+    return purging.Purge("message", detail, path_of(queue), visit.gateway.purge)
 
 
 async def _peeked(visit: Visit, queue: str, limit: int) -> tuple[list[bodies.Row], str]:
@@ -83,5 +93,6 @@ def _limit(text: str) -> int:
 
 ROUTES = (
     PageRoute(method="GET", path="queues/{queue}", handler=show),
+    PageRoute(method="GET", path="queues/{queue}/purge", handler=ask_purge),
     PageRoute(method="POST", path="queues/{queue}/purge", handler=purge),
 )
