@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from babelgate.console.answers import HTML, PageAnswer
+from babelgate.console.forms import fields
 from babelgate.console.frame import ConsoleFrame
 from babelgate.console.pages import ROUTES
 from babelgate.console.routes import PageRoute, RouteTable
@@ -35,7 +36,6 @@ _HEADERS: RawHeaders = [
 ]
 _ALWAYS: RawHeaders = [(b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin")]
 _FORM = b"application/x-www-form-urlencoded"
-_MAX_FIELDS = 1_000
 CSRF_FIELD = "csrf"
 _CSRF_HEADER = b"x-csrf-token"
 SIGN_IN = "sign-in"
@@ -169,14 +169,9 @@ async def _form(exchange: Exchange, body: bytes) -> dict[str, str]:
         raise UnsupportedMediaType(reason=f"The console takes forms, which are {_FORM.decode()}.")
     try:
         text = body.decode("ascii")
-        pairs = await turns.run(_pairs, text, size=len(text))
+        return await turns.run(fields, text, size=len(text))
     except ValueError:
         raise InvalidParameter(name="form", reason="it is not a form in UTF-8") from None
-    return dict(pairs)
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
 
 
 def _comes_from_elsewhere(exchange: Exchange) -> bool:

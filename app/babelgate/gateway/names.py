@@ -22,6 +22,15 @@ def check_queue_name(queue: str, member: str | None = None) -> None:
     raise InvalidParameter(name=member or "queue", reason=reason, pointer=member and f"/{member}")
 
 
+def is_queue_name(queue: str) -> bool:
+    """Whether ``queue`` is a legal name."""
+    try:
+        check_queue_name(queue)
+    except InvalidParameter:
+        return False
+    return True
+
+
 class Pattern:
     """A queue pattern: ``*`` stands for any run of characters, the rest for itself."""
 

@@ -219,20 +219,16 @@ async def known_queues(
                 listed = await binding.queues()
             except BrokerError:
                 continue
-            queues = await turns.mapped(partial(router.queue_of, binding), listed)
-            found = {queue: name for queue, name in zip(queues, listed, strict=True) if queue is not None}
+            natives = await turns.mapped(partial(router.found, binding), listed)
+            found = {queue: native for queue, native in filter(None, natives)}
             # The default may lead to the dead-letter queue of another route, as to any other queue.
-            dead = set(await turns.mapped(partial(_dead_letters_of, router, binding), [*sources, *found]))
-            sources |= {queue: "broker" for queue, name in found.items() if name not in dead and queue not in sources}
+            dead = router.dead_letters(binding) | {native.dead_letters for native in found.values()}
+            sources |= {
+                queue: "broker" for queue, native in found.items() if native.name not in dead and queue not in sources
+            }
     for queue in used:
         sources.setdefault(queue, "process")
     return sources
-
-
-def _dead_letters_of(router: Router, binding: Binding, queue: str) -> str | None:
-    """The native name of the dead-letter queue of ``queue``, if that is routed to ``binding`` and has one."""
-    route = router.route(queue)
-    return route.native.dead_letters if route.binding is binding else None
 
 
 async def broker_info(

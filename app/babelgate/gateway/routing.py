@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from babelgate.brokers.binding import Binding
+from babelgate.brokers.binding import Binding, NativeQueue
 from babelgate.brokers.header_rules import header_refusal
 from babelgate.brokers.route import BrokerRoute
 from babelgate.envelope.contract import Envelope, is_text
 from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from babelgate.gateway.names import Pattern, Template, check_queue_name
+from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
 from babelgate.jsontext import is_encodable, pointer
 from babelgate.runtime.cache import Cache
 
@@ -194,9 +194,22 @@ class Rule:
 
     def route(self, queue: str) -> Route:
         """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
-        name = self.native_name.replace("{queue}", queue)
-        native = self.binding.native_queue(name, self.options or {})
-        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy, name)
+        native = self.native(queue)
+        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy, self._name(queue))
+
+    def native(self, queue: str) -> NativeQueue:
+        """The queue at its broker. Raises as :meth:`route`."""
+        return self.binding.native_queue(self._name(queue), self.options or {})
+
+    def _name(self, queue: str) -> str:
+        return self.native_name.replace("{queue}", queue)
+
+
+class _NativeNames(NamedTuple):
+    """The queues with an exact name by broker and native name, and the forms of the native names of the others."""
+
+    exact: Mapping[tuple[str, str], tuple[str, NativeQueue]]
+    forms: Sequence[tuple[Rule, Template]]
 
 
 class Router:
@@ -208,7 +221,7 @@ class Router:
         self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
         self._patterns = [(Pattern(rule.match), rule) for rule in rules if "*" in rule.match]
         self._routes: Cache[str, Route] = Cache(_ROUTES_BYTES, ROUTE_BYTES)
-        self._native: tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]] | None = None
+        self._native: _NativeNames | None = None
 
     def route(self, queue: str) -> Route:
         """The route of ``queue``.
@@ -245,31 +258,48 @@ class Router:
 
         If several do, it is the first in the order of look-up.
         """
-        exact, patterns = self._native_names()
-        found = exact.get((binding.name, native_name))
+        found = self.found(binding, native_name)
+        return None if found is None else found[0]
+
+    def found(self, binding: Binding, native_name: str) -> tuple[str, NativeQueue] | None:
+        """:meth:`queue_of` with the native queue.
+
+        Nothing is remembered: a broker may list any number of queues, and they would take the places of the routes
+        that are in use.
+        """
+        names = self._native_names()
+        found = names.exact.get((binding.name, native_name))
         if found is not None:
             return found
-        for rule, native in patterns:
-            queue = native.inserted(native_name) if rule.binding is binding else None
-            if queue is not None and self._leads(queue, binding, native_name):
-                return queue
+        for rule, form in names.forms:
+            queue = form.inserted(native_name) if rule.binding is binding else None
+            if queue is not None and self.rule(queue) is rule and is_queue_name(queue):
+                try:
+                    native = rule.native(queue)
+                except ConfigError as error:
+                    if error.key != "native_name":
+                        raise
+                    continue
+                if native.name == native_name:
+                    return queue, native
         return None
 
-    def _leads(self, queue: str, binding: Binding, native_name: str) -> bool:
-        try:
-            route = self.route(queue)
-        except (QueueNotFound, InvalidParameter, UnsupportedByBroker):
-            return False
-        return route.binding is binding and route.native.name == native_name
+    def dead_letters(self, binding: Binding) -> frozenset[str]:
+        """The native names of the dead-letter queues of the queues that are configured by name."""
+        exact = self._native_names().exact.items()
+        return frozenset(
+            native.dead_letters
+            for (broker, _), (_, native) in exact
+            if broker == binding.name and native.dead_letters is not None
+        )
 
-    def _native_names(self) -> tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]]:
-        """The queues with an exact name by broker and native name, and the forms of the native names of the others."""
+    def _native_names(self) -> _NativeNames:
         if self._native is None:
-            routes = (rule.route(queue) for queue, rule in self._exact.items())
-            exact = {(route.broker, route.native.name): route.queue for route in routes}
+            natives = ((queue, rule, rule.native(queue)) for queue, rule in self._exact.items())
+            exact = {(rule.binding.name, native.name): (queue, native) for queue, rule, native in natives}
             many = [rule for _, rule in self._patterns] + ([self.default] if self.default is not None else [])
             forms = ((rule, _form(rule)) for rule in many)
-            self._native = exact, [(rule, form) for rule, form in forms if form is not None]
+            self._native = _NativeNames(exact, [(rule, form) for rule, form in forms if form is not None])
         return self._native
 
     @property
@@ -286,7 +316,7 @@ class Router:
 def _form(rule: Rule) -> Template | None:
     """The form of the native names of the queues of ``rule``; None if all have the same name."""
     try:
-        parts = rule.route(_PROBE).native.name.split(_PROBE)
+        parts = rule.native(_PROBE).name.split(_PROBE)
     except ConfigError:
         # A template that leaves room for very short names only.
         return None
