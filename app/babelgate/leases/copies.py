@@ -192,21 +192,24 @@ async def _replace(
     outcomes: list[Outcome] = [unconfirmed(route) if held.is_copying else LeaseLost() for held in originals]
     # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
     outstanding = route.outstanding([held.handle for held in originals])
-    written = [at for at, is_out in enumerate(outstanding) if is_out and not originals[at].is_copying]
-    if not written:
-        return outcomes
-    answers = await for_each(write(route.native, [copies[position] for position in written]), len(written))
+    free = [at for at, is_out in enumerate(outstanding) if is_out and not originals[at].is_copying]
+    # While the broker proved them, earlier copies may have been confirmed.
+    earlier = [at for at in free if originals[at].is_copied]
+    written = [at for at in free if not originals[at].is_copied]
     confirmed: list[int] = []
-    for position, outcome in zip(written, answers, strict=True):
-        outcomes[position] = outcome
-        if isinstance(outcome, OutcomeUnknown):
-            originals[position].copy = outcome.later or "unsure"
-        if outcome is None:
-            originals[position].copy = "made"
-            confirmed.append(position)
-    if confirmed:
-        handles = [originals[position].handle for position in confirmed]
+    if written:
+        answers = await for_each(write(route.native, [copies[position] for position in written]), len(written))
+        for position, outcome in zip(written, answers, strict=True):
+            outcomes[position] = outcome
+            if isinstance(outcome, OutcomeUnknown):
+                originals[position].copy = outcome.later or "unsure"
+            if outcome is None:
+                originals[position].copy = "made"
+                confirmed.append(position)
+    if confirmed or earlier:
+        handles = [originals[position].handle for position in (*confirmed, *earlier)]
         acked = await for_each(route.binding.ack(route.native, handles), len(handles))
-        for position, outcome in zip(confirmed, acked, strict=True):
+        # A lease ends with its earlier copy: this settle is too late.
+        for position, outcome in zip(confirmed, acked, strict=False):
             outcomes[position] = outcome
     return outcomes

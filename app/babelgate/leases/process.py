@@ -194,6 +194,9 @@ class ProcessLeaseManager(TableLeaseManager):
             outcomes |= await unproven(self._route, copied, expired=True)
         unanswered = {handle for handle, error in outcomes.items() if not isinstance(error, LeaseLost)}
         outcomes |= {held.handle: unconfirmed(self._route) for held in claimed if held.is_copying}
+        # While the broker proved others, the copies of these were confirmed.
+        if made := [held for held in claimed if held.is_copied and held.handle not in outcomes]:
+            outcomes |= await outcomes_by_handle(made, self._ack(made))
         left = [
             each for each in expired if each.attempts and each.held.handle not in outcomes and each.held.copy is None
         ]

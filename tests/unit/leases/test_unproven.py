@@ -10,6 +10,7 @@ import pytest
 from babelgate.brokers.binding import Outcome
 from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from tests.harness.kept import LEASE, Kept
+from tests.harness.local import eventually
 from tests.harness.memory import ConnectedMemory
 from tests.harness.world import kinds
 
@@ -152,16 +153,51 @@ async def test_the_original_waits_for_the_last_word_on_its_copy(queue: str, nack
 async def test_a_lease_ends_when_its_late_copy_is_written(queue: str, verb: str) -> None:
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
+    (await nacked_late(kept, handle)).set_result(None)
+    await asyncio.sleep(0)
+    assert kinds(await kept.settle(verb, handle)) == [LeaseLost]
+    await kept.lease_manager.expire()
+    assert (kept.ready(), await kept.out(), kept.broker_usage.count) == ([(0, 1)], 0, 0)
+
+
+@pytest.mark.parametrize("verb", ["nack", "reject"])
+async def test_a_copy_that_is_confirmed_while_its_original_is_proven_is_the_only_one(queue: str, verb: str) -> None:
+    kept = Kept(queue)
+    (handle,) = await kept.handles(1)
+    confirmed = await nacked_late(kept, handle)
+    gate = kept.binding.gates["prove"] = asyncio.Event()
+    again = asyncio.create_task(kept.settle(verb, handle))
+    await eventually(lambda: len(kept.binding.calls["prove"]) == 2)
+    confirmed.set_result(None)
+    await asyncio.sleep(0)
+    gate.set()
+    assert kinds(await again) == [LeaseLost]
+    assert (kept.ready(), kept.binding.dead(queue)) == ([(0, 1)], [])
+    assert (await kept.out(), kept.broker_usage.count) == (0, 0), "the original is acked at once"
+
+
+async def test_a_copy_is_confirmed_while_other_expired_leases_are_proven(queue: str) -> None:
+    kept = Kept(queue)
+    first, _ = await kept.handles(2)
+    confirmed = await nacked_late(kept, first)
+    gate = kept.binding.gates["prove"] = asyncio.Event()
+    expiring = asyncio.create_task(kept.pass_seconds())
+    await eventually(lambda: len(kept.binding.calls["prove"]) == 2)
+    confirmed.set_result(None)
+    await asyncio.sleep(0)
+    gate.set()
+    await expiring
+    assert (kept.ready(), await kept.out(), kept.broker_usage.count) == ([(0, 1), (1, 1)], 0, 0)
+
+
+async def nacked_late(kept: Kept, handle: str) -> asyncio.Future[Outcome]:
+    """Nack a delivery whose copy is written, but not confirmed in time; the future of the outcome."""
     error = OutcomeUnknown("memory", "no answer")
     error.later = asyncio.get_running_loop().create_future()
     kept.binding.fail_after("publish", 0, error)
     assert kinds(await kept.nack(handle)) == [OutcomeUnknown]
     kept.binding.faults.clear()
-    error.later.set_result(None)
-    await asyncio.sleep(0)
-    assert kinds(await kept.settle(verb, handle)) == [LeaseLost]
-    await kept.lease_manager.expire()
-    assert (kept.ready(), await kept.out(), kept.broker_usage.count) == ([(0, 1)], 0, 0)
+    return error.later
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
