@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ async def came_back(process: Process) -> None:
     await until(answers)
 
 
-async def outcomes_of(settle: Callable[[], Awaitable[list[BabelgateError | None]]]) -> list[BabelgateError | None]:
-    """The outcomes of ``settle``, done again where the broker was not there yet: then nothing was written."""
+async def outcomes_of(call: Callable[[], Awaitable[Sequence[BabelgateError | None]]]) -> list[BabelgateError | None]:
+    """The outcomes of ``call``, done again where the broker was not there yet: then nothing was written."""
     outcomes: list[BabelgateError | None] = []
 
     async def are_known() -> bool:
-        outcomes[:] = await settle()
+        outcomes[:] = await call()
         return BrokerUnavailable not in kinds(outcomes)
 
     await until(are_known)

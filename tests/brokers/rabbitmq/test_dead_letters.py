@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from babelgate.brokers.binding import DeadRecord, NativeQueue, Outgoing
 from babelgate.brokers.rabbitmq.binding import RabbitBinding
+from babelgate.brokers.rabbitmq.channel import Channel, ChannelMessage
+from babelgate.brokers.rabbitmq.dead_letters import QueueBrowser
 from babelgate.errors import InvalidParameter
 from tests.brokers.rabbitmq.harness import binding, browse, count
 from tests.brokers.rabbitmq.server import RabbitServer
+from tests.brokers.rabbitmq.support import linked
 from tests.harness.world import until
 
 pytestmark = pytest.mark.rabbitmq
@@ -170,3 +174,79 @@ class TestPurging:
         assert await one.purge(native) == 2
         assert (await one.stats(native)).depth == 0
         assert await all_of(one, native) == [3]
+
+
+class Slow:
+    """A channel to a queue that shows requeued messages after ``looks`` more counts, and sends none to the first of
+    ``deaf`` consumers."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._hidden = 0
+        self.looks = self.deaf = 0
+
+    @property
+    def rpc(self) -> Any:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name) if hasattr(self._channel, name) else getattr(self._channel.rpc, name)
+
+    async def queue_declare(self, queue: str, *, passive: bool) -> Any:
+        declared: Any = await self._channel.rpc.queue_declare(queue, passive=passive)
+        if self._hidden and self.looks:
+            self.looks -= 1
+            declared.message_count -= self._hidden
+        return declared
+
+    async def ready(self, queue: str) -> int:
+        """The same on another channel."""
+        self.looks -= 1
+        return 0 if self.looks > 0 else 3
+
+    def requeue(self, tags: Sequence[int]) -> None:
+        self._channel.requeue(tags)
+        self._hidden = len(tags)
+
+    async def consume(
+        self, queue: str, prefetch: int, arrived: Callable[[ChannelMessage], None], cancelled: Callable[[], None]
+    ) -> str:
+        self.deaf -= 1
+        source = f"{queue}.empty" if self.deaf >= 0 else queue
+        return await self._channel.consume(source, prefetch, arrived, cancelled)
+
+
+class TestSlowQueues:
+    """A busy queue is no empty queue."""
+
+    @pytest.fixture
+    async def slow(
+        self, rabbit: RabbitServer, one: RabbitBinding, native: NativeQueue, queue: str
+    ) -> AsyncIterator[tuple[Slow, QueueBrowser]]:
+        await buried(one, native, *map(letter, range(3)))
+        async with linked(rabbit.url()) as link:
+            channel = await link.channel()
+            await channel.rpc.queue_declare(f"{queue}.dlq.empty")
+            slow: Any = Slow(channel)
+            yield slow, QueueBrowser(slow, f"{queue}.dlq", 30, slow.ready)
+
+    async def test_a_read_waits_for_what_was_put_back(self, slow: tuple[Slow, QueueBrowser]) -> None:
+        channel, browser = slow
+        assert len(await browser.page(0, 100)) == 3
+        channel.looks = 15
+        await browser.put_back()
+        assert channel.looks, "it was not waited for"
+        assert len(await browser.page(0, 100)) == 3
+
+    async def test_what_is_counted_comes_to_another_consumer(self, slow: tuple[Slow, QueueBrowser]) -> None:
+        channel, browser = slow
+        channel.deaf = 2
+        assert len(await browser.page(0, 100)) == 3
+        assert channel.deaf < 0
+
+    async def test_the_end_waits_for_what_is_put_back(self, slow: tuple[Slow, QueueBrowser]) -> None:
+        channel, browser = slow
+        assert len(await browser.page(0, 100)) == 3
+        channel.looks = 15
+        await browser.end()
+        assert (channel.looks, channel.is_open) == (0, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
@@ -160,6 +161,44 @@ async def test_without_a_server_it_is_unavailable(queue: str) -> None:
     async with linked("amqp://127.0.0.1:1") as link:
         with pytest.raises(BrokerUnavailable):
             await Declarer(link).ensure(Topology(queues=(QueueDeclaration(queue),)), "active")
+
+
+class Slow:
+    """A connection, its only channel and what that calls: each declaration takes ``seconds``."""
+
+    broker, generation, is_open, server_version = "rabbit", 1, True, (4,)
+
+    def __init__(self, seconds: float) -> None:
+        self.rpc = self
+        self.declared = 0
+        self._seconds = seconds
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def channel(self) -> Slow:
+        return self
+
+    async def exchange_declare(self, *_: object, **__: object) -> None:
+        await asyncio.sleep(self._seconds)
+        self.declared += 1
+
+    queue_declare = queue_bind = exchange_bind = exchange_declare
+
+
+async def test_many_declarations_take_their_time_while_each_is_answered() -> None:
+    slow: Any = Slow(0.05)
+    # All together take longer than the answer to one may.
+    await Declarer(slow, answer_seconds=4).ensure(DELAY_TOPOLOGY, "active")
+    assert slow.declared == len(DELAY_TOPOLOGY.exchanges) + len(DELAY_TOPOLOGY.queues) + len(DELAY_TOPOLOGY.bindings)
+
+
+async def test_a_declaration_without_an_answer_is_unavailable() -> None:
+    slow: Any = Slow(1000)
+    with pytest.raises(BrokerUnavailable, match=r"no answer to a declaration within 0\.1 s"):
+        await Declarer(slow, answer_seconds=0.1).ensure(DELAY_TOPOLOGY, "active")
+    assert slow.declared == 0
 
 
 @pytest.mark.parametrize("limit", [2, None])

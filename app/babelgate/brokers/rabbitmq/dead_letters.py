@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from aiormq.exceptions import ChannelNotFoundEntity
@@ -34,11 +34,15 @@ _IN_ORDER = 32
 (https://www.erlang.org/doc/system/maps.html) come back in any order."""
 
 _PATIENCE_SECONDS = 1.0
-"""How long to wait for messages that were just counted; another consumer may have received them."""
+"""How long to wait for messages that were just counted, before they are counted again: another consumer may have
+received them."""
 
 _SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Pauses between counts: a quorum queue shows requeued messages only when its replicas agree. Messages missing after
-all of these were taken by another consumer."""
+all of these were taken by another consumer, or the queue is slow: the next read counts on."""
+
+_COUNT_SECONDS = 0.05
+"""The pause between two counts of a read that waits for requeued messages."""
 
 
 class TakenLetter(Struct, frozen=True):
@@ -63,10 +67,14 @@ class QueueBrowser:
     channel until the replicas agree on earlier ones, and drops them with the channel.
     """
 
-    def __init__(self, channel: Channel, queue: str, putting_seconds: float) -> None:
-        """``putting_seconds``: the time limit for requeueing messages in order."""
+    def __init__(
+        self, channel: Channel, queue: str, patience_seconds: float, ready_elsewhere: Callable[[str], Awaitable[int]]
+    ) -> None:
+        """``patience_seconds``: the time limit for requeueing messages in order, and for messages that are counted or
+        were requeued, and do not come. ``ready_elsewhere``: counts the ready messages of a queue on another channel."""
         self.channel = channel
-        self._putting_seconds = putting_seconds
+        self._patience_seconds = patience_seconds
+        self._ready_elsewhere = ready_elsewhere
         self.at_end = False
         """Whether the last attempt to take more reached the end of the queue."""
         self._receiving = ReceivingChannel(channel)
@@ -74,6 +82,8 @@ class QueueBrowser:
         self._taken: dict[int, TakenLetter | None] = {}
         self._forgotten = 0
         self._runs: list[list[int]] = []
+        self._expected = 0
+        """The number of ready messages once the queue shows all that were requeued; 0 when it has shown them."""
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -129,8 +139,17 @@ class QueueBrowser:
         return [index in found for index in range(len(letters))]
 
     async def end(self) -> None:
-        """Requeue all messages, in any order."""
-        await self.channel.close()
+        """Requeue all messages, in any order, and wait until they are ready, like the next read."""
+        loop = asyncio.get_running_loop()
+        try:
+            expected = await self.ready() + len(self._taken) if self._taken else self._expected
+        finally:
+            await self.channel.close()
+        until = loop.time() + self._patience_seconds
+        while expected:
+            if await self._ready_elsewhere(self._queue) >= expected or loop.time() >= until:
+                break
+            await asyncio.sleep(_COUNT_SECONDS)
 
     async def ready(self) -> int:
         """The number of messages that are not taken. A missing queue raises ChannelNotFoundEntity."""
@@ -138,7 +157,7 @@ class QueueBrowser:
         return declared.message_count or 0
 
     async def put_back(self) -> None:
-        """Requeue all messages in order, and wait until they are ready; not much longer than ``putting_seconds``.
+        """Requeue all messages in order, and wait until they are ready; not much longer than ``patience_seconds``.
 
         Raises ChannelGone. Each part must be ready before the next is written, because a slow quorum queue collects
         commands by consumer and executes them in another order (unsent commands of ``rabbit_fifo_client``).
@@ -151,16 +170,19 @@ class QueueBrowser:
         self._runs.clear()
         self._forgotten = 0
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._putting_seconds
+        until = loop.time() + self._patience_seconds
+        ready = 0
         try:
             ready = await self.ready()
             while parts and loop.time() < until:
                 ready += len(parts[0])
                 self.channel.requeue(parts.popleft())
                 if not await self._sees(ready):
+                    self._expected = ready
                     break
         finally:
             for part in parts:
+                self._expected = ready = ready + len(part)
                 self.channel.requeue(part)
 
     async def _sees(self, count: int) -> bool:
@@ -171,17 +193,36 @@ class QueueBrowser:
                 return True
         return False
 
+    async def counted(self) -> int:
+        """The number of ready messages, with all that were requeued: a slow queue is waited for. Not longer than
+        ``patience_seconds``, and not where another consumer may have taken some."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience_seconds
+        while True:
+            declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
+            ready = declared.message_count or 0
+            if ready >= self._expected or declared.consumer_count or loop.time() >= until:
+                self._expected = 0
+                return ready
+            await asyncio.sleep(_COUNT_SECONDS)
+
     async def _take(self, count: int) -> None:
-        ready = await self.ready()
+        loop = asyncio.get_running_loop()
+        ready = await self.counted()
+        until = loop.time() + self._patience_seconds
         arrived: list[ChannelMessage] = []
-        if ready:
+        while ready:
             consumer = TemporaryConsumer(self._receiving, self._queue, min(ready, count))
             try:
-                await consumer.fill(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
+                await consumer.fill(loop.time() + _PATIENCE_SECONDS)
             finally:
                 # They are taken even if the caller is cancelled, and only recorded messages are requeued.
                 arrived = await consumer.stop()
                 self._record(arrived)
+            if arrived or loop.time() >= until:
+                break
+            # Another consumer has received them, or the queue is slow.
+            ready = await self.ready()
         self.at_end = not arrived or len(arrived) >= ready
 
     def _record(self, arrived: Sequence[ChannelMessage]) -> None:
@@ -237,6 +278,7 @@ class DeadLetterQueues:
             if browser is None:
                 return 0
             await browser.put_back()
+            await browser.counted()
             return await purged(await self._isolated.channel(), queue)
 
     async def _resumed(self, queue: str, browser: QueueBrowser | None) -> QueueBrowser | None:
@@ -245,7 +287,9 @@ class DeadLetterQueues:
             if browser is None or not browser.channel.is_open:
                 if not await self._isolated.ready(queue):
                     return None
-                return QueueBrowser(await self._isolated.channel(), queue, self._timeout_seconds / 2)
+                return QueueBrowser(
+                    await self._isolated.channel(), queue, self._timeout_seconds / 2, self._isolated.ready
+                )
             if not len(browser):
                 await browser.ready()
         except ChannelNotFoundEntity:

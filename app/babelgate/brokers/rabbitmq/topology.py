@@ -24,6 +24,9 @@ Mode = Declare | Literal["missing"]
 declared: they cannot be checked and do not need this permission."""
 
 DECLARE_SECONDS = 10.0
+"""How long the answer to one declaration may take. The delay queues have more than a hundred, each of which a cluster
+agrees on, so that all together may take longer than a call."""
+
 _MAX_CONCURRENT = 2
 """Concurrent topologies, each on a channel of its own, because a connection may allow only a few channels."""
 
@@ -43,9 +46,11 @@ class Declarer:
         connection: AmqpConnection,
         locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
         max_parts: int = _MAX_PARTS,
+        answer_seconds: float = DECLARE_SECONDS,
     ) -> None:
         """``locks``: by queue name, shared with the declarers of other connections of this process. ``max_parts``: the
-        most exchanges, queues and bindings that are remembered; at least one."""
+        most exchanges, queues and bindings that are remembered; at least one. ``answer_seconds``: see
+        DECLARE_SECONDS."""
         self._connection = connection
         self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
@@ -53,12 +58,15 @@ class Declarer:
         self._existing: Recent[tuple[Mode, _Part], None] = Recent(max_parts)
         self._running: dict[tuple[int, Mode], asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._answer_seconds = answer_seconds
 
     async def ensure(self, topology: Topology, mode: Mode) -> None:
         """Ensure that ``topology`` exists, by ``mode``. Concurrent callers for one topology share the work.
 
         Raises BrokerRejected for a part that is missing (passive), refused or declared differently, and
-        BrokerUnavailable; within 15 s. The result is remembered until a reconnect or :meth:`forget`.
+        BrokerUnavailable where the broker does not answer a declaration. It takes as long as the broker answers them
+        one by one: the caller bounds its wait, and the work goes on for the next caller. The result is remembered until
+        a reconnect or :meth:`forget`.
         """
         if mode == "none":
             return
@@ -95,10 +103,10 @@ class Declarer:
             self._existing.clear()
         if missing := [part for part in _parts(topology) if (mode, part) not in self._existing]:
             try:
-                async with asyncio.timeout(DECLARE_SECONDS), self._turns:
+                async with self._turns:
                     await self._ensure_parts(missing, mode, generation)
             except TimeoutError:
-                reason = f"no answer to a declaration within {DECLARE_SECONDS:g} s"
+                reason = f"no answer to a declaration within {self._answer_seconds:g} s"
                 raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
         # After a reconnect nothing is remembered, and the next caller checks again.
         if generation == self._connection.generation:
@@ -109,7 +117,8 @@ class Declarer:
         channel = await self._connection.channel()
         try:
             for part in parts:
-                channel = await self._ensure_part(channel, part, mode)
+                async with asyncio.timeout(self._answer_seconds):
+                    channel = await self._ensure_part(channel, part, mode)
                 if generation == self._connection.generation:
                     self._existing[mode, part] = None
         finally:
