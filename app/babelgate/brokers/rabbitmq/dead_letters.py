@@ -277,6 +277,7 @@ class DeadLetterQueues:
         async with self._held.using(queue, writes=True) as browser:
             if browser is None:
                 return 0
+            assert isinstance(browser, QueueBrowser)
             await browser.put_back()
             await browser.counted()
             return await purged(await self._isolated.channel(), queue)
