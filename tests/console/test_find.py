@@ -24,7 +24,7 @@ TRACE_URL = "https://traces.example/trace/{trace_id}?a=b&c=d"
 
 
 def journal(directory):
-    return {"landing": str(directory / "landed"), "node": "gw"}
+    return {"landing": str(directory / "landed"), "node": "gw", "meta": ["ext.tenant"]}
 
 
 @pytest.fixture(scope="module", params=registry.params(BROKERS))
@@ -122,6 +122,30 @@ def test_events_are_found_by_job_queue_and_event(server, queue, open_tab):
     expect(tab.page.get_by_role("region", name="Message 1", exact=True)).to_be_visible()
     tab.go(f"find?queue={queue}&until=2020-01-31T00:00")
     expect(tab.page.get_by_text("No event matches.")).to_be_visible()
+    tab.check()
+
+
+def test_events_are_found_by_a_member_of_meta(hostile, queue, open_tab):
+    with hostile.client("all") as client:
+        draft = {"job": JOB, "data": {}, "meta": {"ext": {"tenant": HOSTILE}}}
+        sought = client.post(f"queues/{queue}/messages", json=draft).raise_for_status().json()["id"]
+        eventually_found(client, sought, "accepted")
+    tab = open_tab(hostile).go("find").sign_in("all")
+    tab.page.get_by_text("By job, queue, event or time").click()
+    form = tab.page.get_by_role("search", name="By job, queue, event or time")
+    form.get_by_label("Queue").fill(queue)
+    form.get_by_label("Member of meta").select_option("ext.tenant")
+    form.get_by_label("Its value").fill("other")
+    form.get_by_role("button", name="Find").click()
+    expect(tab.page.get_by_text("No event matches.")).to_be_visible()
+    form.get_by_label("Its value").fill(HOSTILE)
+    form.get_by_role("button", name="Find").click()
+    row = tab.page.get_by_role("region", name="Events", exact=True).locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(f"ext.tenant: {HOSTILE}")
+    row.get_by_role("link").click()
+    expect(tab.page.get_by_role("heading", name=f"Message {sought}")).to_be_visible()
+    assert (tab.axe(), tab.page.locator("main img, main script").count()) == ([], 0)
     tab.check()
 
 

@@ -27,7 +27,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
     state = tmp_path_factory.mktemp("gateway")
     config = {
         "default": {"broker": "local"},
-        "journal": {"landing": str(state / "landed"), "node": "gw"},
+        "journal": {"landing": str(state / "landed"), "node": "gw", "meta": ["ext.tenant"]},
         "token_keys": [{"id": "k", "secret": "a key that this gateway shares with one that is gone"}],
         "peers": {"listen": f"127.0.0.1:{free_port()}", "addresses": [GONE]},
     }
@@ -113,6 +113,22 @@ def test_json_is_the_answer(running: GatewayProcess, babelgate: Callable[..., Do
     with running.client() as client:
         path = f"messages/{sought}" if command == "message" else f"traces/{trace_id}"
         assert json.loads(line) == client.get(path).json()
+
+
+def test_events_by_a_member_of_meta(running: GatewayProcess, babelgate: Callable[..., Done], queue: str) -> None:
+    with running.client() as client:
+        drafts = [{"job": "j", "data": {}, "meta": {"ext": {"tenant": f"{queue} {n % 2}"}}} for n in range(3)]
+        answers = [client.post(f"queues/{queue}/messages", json=draft).raise_for_status().json() for draft in drafts]
+    given = ("events", "--meta", f"ext.tenant={queue} 0", "--event", "accepted")
+    done = until(lambda: babelgate(*given), lambda done: done.stdout.count(b" accepted ") == 2)
+    heads, *rows = done.stdout.decode().splitlines()
+    assert heads.split() == ["TIME", "(UTC)", "EVENT", "QUEUE", "JOB", "MESSAGE", "GATEWAY"]
+    assert [row[25:].split() for row in rows] == [["accepted", queue, "j", answers[n]["id"], "gw"] for n in (2, 0)]
+    assert done.stderr.decode() == f"warning: no answer from {GONE}: its events are missing\n"
+    (line,) = babelgate(*given, "--limit", "1", "--json").stdout.splitlines()
+    assert [each["message_id"] for each in json.loads(line)["events"]] == [answers[2]["id"]]
+    refused = babelgate("events", "--meta", "tenant=x")
+    assert refused.returncode == 1 and b"journal.meta" in refused.stderr
 
 
 @pytest.mark.parametrize("sought", ["nobody/has it", ".", "..", "é", "x" * 1_024])

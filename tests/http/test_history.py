@@ -43,7 +43,7 @@ def config(state, **more):
         "brokers": {"local": {"url": f"sqlite:///{state}/babelgate.db", "timeout_seconds": 30}},
         "default": {"broker": "local"},
         "auth": {"tokens": tokens},
-        "journal": {"landing": str(state / "landed"), "node": "gw"},
+        "journal": {"landing": str(state / "landed"), "node": "gw", "meta": ["ext.shop.tenant", "ext.order"]},
         **more,
     }
     path = state / "babelgate.yaml"
@@ -277,6 +277,30 @@ def test_events_are_listed_by_what_they_have(client, queue):
     assert [*first["events"], *rest["events"]] == whole["events"]
 
 
+def test_events_are_listed_by_a_member_of_meta(client, queue):
+    gateway = client()
+    tenants = [queue, "south = é&?", queue]
+    ids = [
+        published(gateway, queue, meta={"ext": {"shop": {"tenant": tenant}, "order": n}})["id"]
+        for n, tenant in enumerate(tenants)
+    ]
+    settled(gateway, queue, "ack", received(gateway, queue))
+    found(gateway, f"/messages?queue={queue}", "acked", "delivered", *["accepted"] * 3)
+
+    def listed(meta, **where):
+        answer = fits(gateway.get("/messages", params={"meta": meta, **where}).json(), "/messages")
+        return [(each["event"], each["message_id"]) for each in answer["events"]]
+
+    mine = [("delivered", ids[0]), ("accepted", ids[2]), ("accepted", ids[0])]
+    assert listed(f"ext.shop.tenant={queue}") == mine
+    assert listed(f"ext.shop.tenant={tenants[1]}", queue=queue) == [("accepted", ids[1])]
+    assert listed(f"ext.shop.tenant={queue}", event="accepted", queue=queue) == mine[1:]
+    assert listed("ext.order=2", queue=queue) == [("accepted", ids[2])]
+    assert listed(f"ext.order={queue}") == []
+    (whole, *_) = gateway.get("/messages", params={"meta": "ext.order=2", "queue": queue}).json()["events"]
+    assert whole["meta"] == {"ext.shop.tenant": queue, "ext.order": "2"}
+
+
 @pytest.mark.parametrize(
     ("query", "status", "code", "place"),
     [
@@ -291,6 +315,10 @@ def test_events_are_listed_by_what_they_have(client, queue):
         ("cursor=x", 400, "invalid_parameter", "cursor"),
         ("cursor=%00", 400, "invalid_parameter", "cursor"),
         ("trace_id=x", 400, "invalid_parameter", "trace_id"),
+        ("meta=ext.order", 400, "invalid_parameter", "meta"),
+        ("meta=ext.order=", 400, "invalid_parameter", "meta"),
+        ("meta=ext.other=x", 400, "invalid_parameter", "meta"),
+        ("meta.ext.order=x", 400, "invalid_parameter", "meta.ext.order"),
     ],
 )
 def test_a_list_that_cannot_be(client, query, status, code, place):
@@ -330,7 +358,7 @@ def two(request, tmp_path):
             found = config(
                 tmp_path / f"gw-{n}",
                 brokers=brokers,
-                journal={"landing": str(tmp_path / f"gw-{n}" / "landed"), "node": f"gw-{n}"},
+                journal={"landing": str(tmp_path / f"gw-{n}" / "landed"), "node": f"gw-{n}", "meta": ["ext.order"]},
                 token_keys=KEYS,
                 peers={"listen": f"127.0.0.1:{port}", "addresses": [f"127.0.0.1:{each}" for each in ports]}
                 if request.param == "addresses"
@@ -345,13 +373,15 @@ def test_what_another_gateway_did_is_found(two, queue):
     """A message that one accepted, and the other delivered: both tell the whole."""
     with contexts() as opened:
         one, other = map(opened, two)
-        receipt = published(one, queue)
+        receipt = published(one, queue, meta={"ext": {"order": queue}})
         settled(other, queue, "ack", received(other, queue))
         for gateway in (one, other):
             whole = found(gateway, f"/messages/{receipt['id']}", "accepted", "delivered", "acked")
             assert [each["node"] for each in whole["events"]] == ["gw-0", "gw-1", "gw-1"]
             assert [each["node"] for each in whole["searched"]["gateways"]] == ["gw-0", "gw-1"]
             assert whole["searched"]["silent"] == []
+            listed = found(gateway, f"/messages?meta=ext.order={queue}", "delivered", "accepted")
+            assert [each["node"] for each in listed["events"]] == ["gw-1", "gw-0"]
 
 
 def test_a_gateway_that_is_gone_is_told_of(tmp_path, queue):

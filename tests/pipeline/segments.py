@@ -29,6 +29,7 @@ class Writer:
         compression: Compression = "gzip",
         *,
         bodies: bool = False,
+        meta: Iterable[str] = (),
         limit: int = 1 << 30,
     ) -> None:
         self.at = START
@@ -37,7 +38,7 @@ class Writer:
         self._landing = landing
         self._store = store(str(landing), compression)
         self._store.prepare()
-        self._buffer = Buffer(node, self.epoch, limit, lambda: self.at, bodies=bodies)
+        self._buffer = Buffer(node, self.epoch, limit, lambda: self.at, bodies=bodies, meta=tuple(meta))
         self._open = landing.parent / f"open-{self.epoch}"
         self._segments = Segments(self._open, node, self.epoch, 1 << 30, 3600, self._land)
         self._landed: list[Path] = []

@@ -32,8 +32,8 @@ def run(spark, tmp_path):
 
 
 def test_every_member_of_every_record_arrives(run, tmp_path):
-    writer = Writer(run.landing, bodies=True, compression="zstd")
-    bodies = [b'{"a": 1.10,"\xc3\xa9":"\\ud800"}', b'{"a":\n1}', b"\xff\x00"]
+    writer = Writer(run.landing, bodies=True, meta=["tenant"], compression="zstd")
+    bodies = [b'{"a": 1.10,"\xc3\xa9":"\\ud800"}', b'{"meta":\n{"tenant":"\xc3\xa9"}}', b"\xff\x00"]
     writer.happened("accepted", 3, bodies=bodies)
     writer.happened("delivered", 2)
     for kind in ("acked", "nacked", "rejected", "lease_expired", "dead_lettered", "redriven", "poison"):
@@ -58,10 +58,13 @@ def test_every_member_of_every_record_arrives(run, tmp_path):
     plain = [member for member in JOURNAL.columns if member in written[0].__struct_fields__ and member != "envelope"]
     for row, record in zip(rows, written, strict=True):
         members = msgspec.structs.asdict(record)
+        if record.meta is not msgspec.UNSET:
+            members["meta"] = msgspec.json.encode(record.meta).decode()
         assert {name: row[name] for name in plain} == {
             name: None if members[name] is msgspec.UNSET else members[name] for name in plain
         }
     assert [row["envelope"] for row in rows[:4]] == [*bodies, None]
+    assert [row["meta"] for row in rows[:4]] == [None, '{"tenant":"é"}', None, None]
     assert {row["date"].isoformat() for row in rows} == {"2026-01-01", "2026-01-02"}
     assert {row["src_file"] for row in rows} == {f"file:{path}", f"file:{other}"}
     by_day = read_journal(run.spark, run.root, ["2026-01-02"])

@@ -161,6 +161,10 @@ class Client:
         """What happened to the messages of a trace: their first 1000 events, as the answer has them."""
         return self._call("GET", None, f"traces/{_segment(trace_id)}").content
 
+    def events(self, conditions: Mapping[str, str | int | None]) -> bytes:
+        """A page of events, newest first, as the answer has it. ``conditions``: parameters of the query."""
+        return self._call("GET", None, "messages", parameters=conditions).content
+
     def rates(self, limit: int) -> dict[str, Any]:
         """The last hour of all queues that the caller may see, with up to ``limit`` of the busiest."""
         return self._json("GET", None, "rates", parameters={"limit": limit})

@@ -1,4 +1,4 @@
-"""The commands ``message`` and ``trace``."""
+"""The commands ``message``, ``trace`` and ``events``."""
 
 from __future__ import annotations
 
@@ -56,6 +56,41 @@ def trace(client: Client, trace_id: str, as_json: bool) -> None:
         say()
         fields({"message": each["message_id"], "job": each["job"]})
         _show(each)
+    _warn(found)
+
+
+@click.command(epilog="\b\nExample:\n  babelgate events --meta ext.shop.tenant=north --event accepted")
+@click.option("--job", help="Only events of messages with this job.")
+@click.option("--queue", help="Only events of this queue.")
+@click.option("--event", help="Only events of this kind, such as accepted.")
+@click.option("--meta", metavar="NAME=VALUE", help="Only events with this member of meta; journal.meta names them.")
+@click.option("--since", type=int, help="Only events at this time or later, Unix milliseconds.")
+@click.option("--until", type=int, help="Only events before this time, Unix milliseconds.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="Maximum number of events.")
+@as_json
+@connects
+def events(client: Client, as_json: bool, **conditions: str | int | None) -> None:
+    """List events by what their messages have in common, newest first.
+
+    The gateways search their journals. A message that was published has one event "accepted".
+    """
+    answer = client.events(conditions)
+    if as_json:
+        print_json_text(answer)
+        return
+    found = _decoded(answer)
+    rows = [
+        (
+            utc_text(each["at"], "milliseconds"),
+            each["event"],
+            each["queue"],
+            each["job"],
+            each["message_id"],
+            each["node"],
+        )
+        for each in found["events"]
+    ]
+    table(("TIME (UTC)", "EVENT", "QUEUE", "JOB", "MESSAGE", "GATEWAY"), rows)
     _warn(found)
 
 

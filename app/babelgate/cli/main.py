@@ -23,7 +23,7 @@ from babelgate import __version__
 from babelgate.cli.connection import CONFIG
 from babelgate.cli.consuming import ack, nack, peek, receive, tail
 from babelgate.cli.dead_letters import dead_letters, formerly_redrive
-from babelgate.cli.history import message, trace
+from babelgate.cli.history import events, message, trace
 from babelgate.cli.journal import journal
 from babelgate.cli.output import REFUSED, complain, configuration_errors, one_line_errors, print_json, say, table
 from babelgate.cli.publishing import publish, validate
@@ -196,7 +196,7 @@ def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: 
 
 _COMMANDS = (
     *(publish, validate, receive, tail, peek, ack, nack),
-    *(queues, brokers, top, open_console, purge, dead_letters, message, trace, journal, pipeline),
+    *(queues, brokers, top, open_console, purge, dead_letters, message, trace, events, journal, pipeline),
 )
 for command in _COMMANDS:
     cli.add_command(command)

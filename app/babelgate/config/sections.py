@@ -25,6 +25,7 @@ from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
 from babelgate.jsontext import digits
 from babelgate.masking import mask_url
+from babelgate.observe.journal import kept_meta
 
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|\[[0-9a-f:.]+\]")
 _UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
@@ -296,6 +297,15 @@ class JournalSettings(Section):
         "which have rules of their own. None: segments are never deleted.",
     )
     bodies: bool = Field(default=False, description="Whether records contain the envelopes.")
+    meta: Annotated[
+        tuple[Annotated[str, Field(pattern=kept_meta.NAME, max_length=kept_meta.MAX_NAME)], ...],
+        BeforeValidator(commas),
+    ] = Field(
+        default=(),
+        max_length=kept_meta.MAX_NAMES,
+        description="Members of `meta` that records keep, at most 8, such as `ext.shop.tenant`; messages are found by "
+        "them.",
+    )
     buffer_bytes: int = Field(
         default=16_777_216, ge=65_536, description="Maximum size of the records that wait in memory for the disk."
     )

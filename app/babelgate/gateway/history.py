@@ -17,8 +17,9 @@ from babelgate.gateway.fair_share import FairShare
 from babelgate.gateway.merging import Finding, Inquiry, cut, merge
 from babelgate.gateway.names import check_queue_name
 from babelgate.gateway.standing import Standing, in_order, moment, standing
+from babelgate.observe.journal.kept_meta import split
 from babelgate.observe.journal.record import Record
-from babelgate.observe.journal.search import InvalidCursor, Page, Query
+from babelgate.observe.journal.search import InvalidCursor, Page, Query, is_of
 
 MAX_SEARCHES = 32
 """Searches of a process at a time. Each may hold a page of each gateway in memory."""
@@ -60,11 +61,12 @@ class Search(Protocol):
 
 class Journaled(Struct, frozen=True):
     """The journal of this process. ``node``: its name in records. ``files``: returns a name of the files that
-    ``search`` reaches, the same in each process that reaches these."""
+    ``search`` reaches, the same in each process that reaches these. ``meta``: the members that its records keep."""
 
     search: Search
     node: str
     files: Callable[[], str]
+    meta: Sequence[str] = ()
 
 
 class PeerJournals(Protocol):
@@ -139,6 +141,11 @@ class History:
         """Whether this gateway keeps a journal."""
         return self._journal is not None
 
+    @property
+    def meta(self) -> Sequence[str]:
+        """The members of ``meta`` by which messages are found."""
+        return () if self._journal is None else self._journal.meta
+
     async def message(
         self, caller: Caller, message_id: str, limit: int = 1000, cursor: str | None = None
     ) -> tuple[MessageHistory, EventPage]:
@@ -166,10 +173,11 @@ class History:
         return [_message(message_id, records) for message_id, records in by_id.items()], found
 
     async def events(self, caller: Caller, query: Query, limit: int = 100, cursor: str | None = None) -> EventPage:
-        """A page of the events that ``query`` names by job, queue, kind or time, newest first.
+        """A page of the events that ``query`` names by job, queue, kind, time or a member of ``meta``, newest first.
 
         It may have fewer events than ``limit``, or none, and still a next page. Raises InvalidParameter for an illegal
-        name of a queue, and Forbidden without the right ``listen`` or ``manage`` on it.
+        name of a queue and for a member that this journal does not keep, and Forbidden without the right ``listen`` or
+        ``manage`` on the queue.
         """
         if query.queue is not None:
             check_queue_name(query.queue)
@@ -204,6 +212,9 @@ class History:
         journal = self._journal
         if journal is None:
             raise JournalDisabled
+        wanted = query.meta
+        if wanted is not None:
+            _check_kept(split(wanted)[0], journal.meta)
         may_see = cache(lambda queue: queue is not None and not _READERS.isdisjoint(caller.rights(queue)))
         until = time.monotonic() + _SEARCH_SECONDS
         with self._share.place(caller):
@@ -212,8 +223,18 @@ class History:
                 own, (others, silent) = await asyncio.gather(self._read(journal, inquiry), self._peers.ask(inquiry))
                 records, cursor = merge(query, limit, [own, *others])
                 visible = [record for record in records if may_see(record.queue)]
+                if wanted is not None:
+                    # A peer of an earlier version does not know this condition.
+                    visible = [record for record in visible if is_of(record, "meta", wanted)]
                 if visible or cursor is None or time.monotonic() >= until:
                     return EventPage(visible, cursor, _searched([own, *others], silent))
+
+
+def _check_kept(name: str, kept: Sequence[str]) -> None:
+    """Raises InvalidParameter for a member that records do not keep."""
+    if name not in kept:
+        known = f"keeps {', '.join(kept)}" if kept else "keeps none"
+        raise InvalidParameter(name="meta", reason=f"the journal of this gateway {known} (journal.meta)")
 
 
 def _searched(findings: Sequence[Finding], silent: Sequence[str]) -> Searched:

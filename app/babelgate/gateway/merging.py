@@ -45,7 +45,8 @@ def cut(found: Finding) -> Finding:
     """``found`` with as many of its records as take at most MAX_FOUND_BYTES, at least one."""
     size = 0
     for index, record in enumerate(found.records):
-        size += sum(len(text) for text in (record.job, record.message_id, record.trace_id) if text)
+        texts = (record.job, record.message_id, record.trace_id, *(record.meta or {}).values())
+        size += sum(len(text) for text in texts if text)
         if index and size > MAX_FOUND_BYTES:
             kept = found.records[:index]
             return structs.replace(found, records=kept, next_cursor=cursor_of(_place(kept[-1])))

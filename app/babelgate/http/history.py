@@ -37,6 +37,7 @@ _OF_EVENT = (
     "bytes",
     "lang",
     "node",
+    "meta",
 )
 """The members of an event in an answer, which those of a record are."""
 

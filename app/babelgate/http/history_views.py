@@ -40,6 +40,13 @@ class EventQuery(Strict):
     """Only events at this time or later; Unix milliseconds UTC."""
     until: Milliseconds | None = None
     """Only events before this time; Unix milliseconds UTC."""
+    meta: Annotated[str, Field(max_length=400, pattern=r"^[A-Za-z0-9._-]+=[\s\S]+$")] | None = Field(
+        default=None,
+        description="Only events whose record keeps this member of the message's `meta`, as `NAME=VALUE`: "
+        "`ext.shop.tenant=north`. `journal.meta` of the gateway names the members that are kept. Only `accepted`, "
+        "`delivered` and those records of dead letters have them for which the gateway had the body.",
+        examples=["ext.shop.tenant=north"],
+    )
     limit: int = Field(default=100, ge=1, le=1000)
     """Maximum number of events to return: 1 to 1000."""
     cursor: Cursor | None = Field(default=None, description="`next_cursor` of the previous page.")
@@ -77,6 +84,8 @@ class EventView(View):
     """The `meta.lang` of the message: the language of its producer."""
     node: str
     """The gateway that recorded the event."""
+    meta: dict[str, str] | None
+    """Members of the message's `meta` that the record keeps (`journal.meta`), all as strings. `null`: none."""
 
 
 class SearchedGatewayView(View):

@@ -229,7 +229,9 @@ def _history(settings: Settings, journaled: Journal | None, peers: PeerSearch) -
     if journaled is None:
         return History()
     place = journal_directory(settings)
-    return History(Journaled(journaled.search, settings.journal.node or host_node(), lambda: identity(place)), peers)
+    section = settings.journal
+    own = Journaled(journaled.search, section.node or host_node(), lambda: identity(place), section.meta)
+    return History(own, peers)
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
@@ -251,6 +253,7 @@ def journal_options(settings: Settings) -> Options | None:
         segment_bytes=section.segment_bytes,
         segment_seconds=section.segment_seconds,
         bodies=section.bodies,
+        meta=section.meta,
         buffer_bytes=section.buffer_bytes,
         max_bytes=section.max_bytes,
         wait=section.when_full == "wait",

@@ -376,3 +376,17 @@ def test_unreadable_files_are_told(tmp_path):
     (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         settings.load(tmp_path / "bad.yaml", {})
+
+
+@pytest.mark.parametrize(
+    "names", ["['']", "[a..b]", "[.a]", "['a b']", "[a=b]", "[é]", f"[{'a' * 121}]", "[a,b,c,d,e,f,g,h,i]"]
+)
+def test_members_of_meta_that_no_journal_keeps(refused, names):
+    assert refused(f"journal: {{landing: x, meta: {names}}}").facts["key"].startswith("journal.meta")
+
+
+def test_members_of_meta_in_a_variable(load):
+    assert load(JOURNAL__LANDING="x", JOURNAL__META="tenant, ext.shop.order").journal.meta == (
+        "tenant",
+        "ext.shop.order",
+    )

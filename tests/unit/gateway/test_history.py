@@ -11,11 +11,18 @@ from babelgate.errors import Forbidden, InvalidParameter, Overloaded
 from babelgate.gateway import history as under_test
 from babelgate.gateway import merging
 from babelgate.gateway.authorization import ANYONE, Caller, Right
-from babelgate.gateway.history import MAX_SEARCHES, History, JournalDisabled, MessageNotFound, TraceNotFound
+from babelgate.gateway.history import (
+    MAX_SEARCHES,
+    History,
+    JournalDisabled,
+    Journaled,
+    MessageNotFound,
+    TraceNotFound,
+)
 from babelgate.gateway.standing import in_order, standing
 from babelgate.observe.journal.record import JournalEvent, Record
 from babelgate.observe.journal.search import Query
-from tests.harness.history import AT, MemorySearch, history, place, record
+from tests.harness.history import AT, Directly, MemorySearch, history, place, record
 
 LISTENER = Caller("listener", {"mine.*": frozenset({Right.LISTEN})})
 
@@ -270,3 +277,17 @@ async def test_long_ids_make_shorter_pages() -> None:
     _, rest = await found.message(ANYONE, "m", cursor=page.next_cursor)
     assert [*page.events, *rest.events][:6] == records[:6]
     assert under_test.MAX_SEARCHES * merging.MAX_FOUND_BYTES < 2**28
+
+
+async def test_a_peer_that_does_not_know_a_condition_is_asked_all_the_same() -> None:
+    wanted = [record(at=n, node=node, meta={"tenant": "a"}) for n in range(3) for node in ("gw", "other")]
+    others = [record(at=n, node="other", seq=100 + n, meta={"tenant": "b"}) for n in range(3)]
+    peer = history(MemorySearch([*(each for each in wanted if each.node == "other"), *others]), node="other")
+    # The search in memory looks at no member of meta, as that of a gateway of an earlier version.
+    journal = Journaled(MemorySearch(each for each in wanted if each.node == "gw"), "gw", lambda: "gw", ("tenant",))
+    found = await History(journal, Directly(peer)).events(ANYONE, Query(meta="tenant=a"))
+    assert [(each.at, each.node) for each in found.events] == sorted(
+        ((each.at, each.node) for each in wanted), reverse=True
+    )
+    with pytest.raises(InvalidParameter, match="keeps tenant"):
+        await History(journal).events(ANYONE, Query(meta="order=a"))

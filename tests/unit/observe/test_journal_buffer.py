@@ -127,6 +127,16 @@ def test_bodies(clock: Ticking, configured: bool, bodies: tuple[bytes, ...], fou
     assert [(UNSET if body is UNSET else bytes(body), other) for body, other in told] == found
 
 
+def test_members_of_meta(clock: Ticking) -> None:
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, meta=["ext.shop"])
+    bodies = (b'{"meta":{"ext":{"shop":"north"}}}', b"{}")
+    buffer.observe(Event("accepted", "orders", "main", 3, messages=(MESSAGE,), bodies=bodies))
+    buffer.observe(Event("acked", "orders", "main", 1, messages=(MESSAGE,)))
+    found = taken(buffer)
+    assert [each.meta for each in found] == [{"ext.shop": "north"}, UNSET, UNSET, UNSET]
+    assert {each.envelope for each in found} == {UNSET}
+
+
 def test_what_is_too_much_is_a_gap(clock: Ticking) -> None:
     buffer = Buffer("a", EPOCH, 1_000, clock)
     for _ in range(10):

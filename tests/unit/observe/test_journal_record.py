@@ -52,7 +52,7 @@ def test_the_line_is_written_as_it_always_was() -> None:
 def test_the_schema_is_the_record() -> None:
     hints = get_type_hints(Record)
     assert [column.name for column in SCHEMA] == list(Record.__struct_fields__)
-    types = {int: {"int", "long"}, float: {"double"}, msgspec.Raw: {"json"}}
+    types = {int: {"int", "long"}, float: {"double"}, msgspec.Raw: {"json"}, dict[str, str]: {"json"}}
     for column in SCHEMA:
         kinds = {kind for kind in get_args(hints[column.name]) or (hints[column.name],)}
         assert column.nullable == (type(None) in kinds), column.name

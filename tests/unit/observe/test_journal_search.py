@@ -217,6 +217,29 @@ async def test_values_that_json_escapes(make: Make) -> None:
     assert events_of((await journal.search.find(Query(message_id="\ud800"), 10)).records) == [("accepted", "?")]
 
 
+async def test_members_of_meta_are_found_beside_records_without_any(make: Make) -> None:
+    before = make()
+    before.observe(event("accepted", *(f"old-{n}" for n in range(300))))
+    await before.close()
+    journal = make(node="b", meta=("ext.tenant", "ext.order"))
+    for n in range(900):
+        body = b'{"meta":{"ext":{"tenant":"t-%d","order":%d}}}' % (n % 300, n)
+        made = Event("accepted", f"q-{n % 2}", "main", messages=(Facts(message_id=f"id-{n}"),), bodies=(body,))
+        journal.observe(made)
+        journal.observe(event("acked", f"id-{n}"))
+    await written(journal)
+    tenant = await all_of(journal.search, Query(meta="ext.tenant=t-7"))
+    assert [each.message_id for each in tenant] == ["id-607", "id-307", "id-7"]
+    assert tenant[0].meta == {"ext.tenant": "t-7", "ext.order": "607"}
+    await journal.close()
+    later = make().search
+    assert await all_of(later, Query(meta="ext.tenant=t-7")) == tenant
+    assert await all_of(later, Query(meta="ext.tenant=t-7", queue="q-1", since=tenant[0].at)) == tenant[:1]
+    assert await all_of(later, Query(meta="ext.order=607")) == tenant[:1]
+    assert await all_of(later, Query(meta="ext.order=t-7")) == []
+    assert events_of(await all_of(later, Query(message_id="old-9"))) == [("accepted", "old-9")]
+
+
 async def test_other_stores_of_fsspec(make: Make) -> None:
     journal = make(landing="memory://journal-search/landing", segment_seconds=0.1)
     journal.observe(event("accepted", "1"))

@@ -17,7 +17,7 @@ from babelgate.http.problems import detail_of
 from babelgate.observe.journal.record import EVENTS
 from babelgate.observe.journal.search import Query
 
-_NAMES = ("id", "job", "queue", "event", "since", "until")
+_NAMES = ("id", "job", "queue", "event", "since", "until", "member", "value")
 _OF_ID = 500
 """Events of a message or a trace on one page."""
 _OF_LIST = 100
@@ -30,10 +30,16 @@ async def show(visit: Visit) -> PageAnswer:
     if visit.gateway.history.enabled:
         if fields["id"]:
             context |= await _of_id(visit, fields["id"])
-        elif any(fields.values()):
+        elif any(text for name, text in fields.items() if name != "member"):
             context |= await _of_conditions(visit, fields)
     return visit.page(
-        "find.html", fields=fields, kinds=EVENTS, enabled=visit.gateway.history.enabled, rows_of=rows_of, **context
+        "find.html",
+        fields=fields,
+        kinds=EVENTS,
+        members=visit.gateway.history.meta,
+        enabled=visit.gateway.history.enabled,
+        rows_of=rows_of,
+        **context,
     )
 
 
@@ -65,6 +71,7 @@ async def _of_conditions(visit: Visit, fields: Mapping[str, str]) -> dict[str, A
         event=event,
         since=time_of(fields, "since"),
         until=time_of(fields, "until"),
+        meta=f"{fields['member']}={fields['value']}" if fields["value"] else None,
     )
     cursor = visit.query.get("cursor") or None
     page = await visit.gateway.history.events(visit.caller, query, _OF_LIST, cursor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from threading import Lock
 
@@ -10,6 +10,7 @@ from msgspec import UNSET, structs
 
 from babelgate.clock import Clock
 from babelgate.observe.events import Call, Event, EventKind, Facts
+from babelgate.observe.journal.kept_meta import KeptMeta
 from babelgate.observe.journal.record import VERSION, JournalEvent, Record, embedded, encode_into
 
 _EVENTS: Mapping[EventKind, JournalEvent] = {
@@ -35,8 +36,10 @@ class Buffer:
     them when there is space again. The lock is never held during I/O.
     """
 
-    def __init__(self, node: str, epoch: str, limit: int, clock: Clock, *, bodies: bool = False) -> None:
-        """``bodies``: whether records include the bodies of events."""
+    def __init__(
+        self, node: str, epoch: str, limit: int, clock: Clock, *, bodies: bool = False, meta: Sequence[str] = ()
+    ) -> None:
+        """``bodies``: whether records include the bodies of events; ``meta``: which members of ``meta`` they keep."""
         self.limit = limit
         self.seq = 0
         """``seq`` of the last record, which is the number of records."""
@@ -46,6 +49,7 @@ class Buffer:
         self._epoch = epoch
         self._clock = clock
         self._bodies = bodies
+        self._kept = KeptMeta(meta) if meta else None
         self._lock = Lock()
         self._lines = bytearray()
         self._taken = 0
@@ -69,7 +73,8 @@ class Buffer:
         messages = reported.messages
         if reported.count > len(messages):
             messages = [*messages, *repeat(_UNKNOWN, reported.count - len(messages))]
-        bodies = iter(reported.bodies) if self._bodies else None
+        kept = self._kept
+        bodies = iter(reported.bodies) if self._bodies or kept is not None else None
         at, node, epoch, queue, broker = self._clock(), self._node, self._epoch, reported.queue, reported.broker
         lease_seconds, outcome = reported.lease_seconds, _OUTCOMES.get(kind, reported.reason)
         to_queue = reported.to_queue or UNSET
@@ -82,7 +87,7 @@ class Buffer:
                     continue
                 if self._lost:
                     self._add_gap(at)
-                envelope, other = embedded(body)
+                envelope, other = embedded(body if self._bodies else None)
                 self.seq += 1
                 record = Record(
                     VERSION,
@@ -105,6 +110,7 @@ class Buffer:
                     to_queue,
                     envelope,
                     other,
+                    meta=UNSET if kept is None or body is None else kept.read(body),
                 )
                 try:
                     encode_into(record, lines)

@@ -70,6 +70,7 @@ class Record(Struct, frozen=True, gc=False):
     count: _Long | UnsetType = UNSET
     first_lost_at: _Long | UnsetType = UNSET
     last_lost_at: _Long | UnsetType = UNSET
+    meta: dict[str, str] | UnsetType = UNSET
 
 
 class Column(Struct, frozen=True):
@@ -119,6 +120,12 @@ SCHEMA: tuple[Column, ...] = (
     Column("count", "long", "of a gap: the number of lost records", optional=True),
     Column("first_lost_at", "long", "of a gap: the `at` of the first lost record", optional=True),
     Column("last_lost_at", "long", "of a gap: the `at` of the last lost record", optional=True),
+    Column(
+        "meta",
+        "json",
+        "with the setting `meta`: an object with the values of these members of the envelope's `meta`, all as strings",
+        optional=True,
+    ),
 )
 
 EVENTS: dict[JournalEvent, str] = {

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, structs
 
 from babelgate.observe.journal.frames import FRAME_BYTES, Member, SegmentFrame, compression_of, key, unpacked
 from babelgate.observe.journal.index import IndexFile, SegmentRow
+from babelgate.observe.journal.kept_meta import split
 from babelgate.observe.journal.keys import read_keys
 from babelgate.observe.journal.record import OPEN, PART, JournalEvent, Record, decode, parse_segment
 from babelgate.observe.journal.stores import Store
@@ -26,7 +27,7 @@ MAX_READS = 64
 _FEW_FRAMES = 512
 """The segments of so many frames are looked up; those of more are gone through in the order of their times."""
 _SEGMENTS = 256
-_MEMBERS: tuple[Member, ...] = ("message_id", "trace_id", "job", "queue", "event")
+_MEMBERS: tuple[Member, ...] = ("message_id", "trace_id", "meta", "job", "queue", "event")
 """In the order of their values' usual frequency, rarest first."""
 _EVER, _NEVER = -(2**63), 2**63 - 1
 
@@ -37,7 +38,10 @@ Place = tuple[int, str, str, int]
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """What is searched: the records that have all the given values, from ``since`` on and before ``until``, Unix ms."""
+    """What is searched: the records that have all the given values, from ``since`` on and before ``until``, Unix ms.
+
+    ``meta``: a member that records keep, as ``NAME=VALUE``.
+    """
 
     message_id: str | None = None
     trace_id: str | None = None
@@ -46,6 +50,7 @@ class Query(Struct, frozen=True, kw_only=True):
     event: JournalEvent | None = None
     since: int | None = None
     until: int | None = None
+    meta: str | None = None
 
     @property
     def newest_first(self) -> bool:
@@ -81,7 +86,7 @@ class Scan:
             if (text := cast("str | None", getattr(query, member))) is not None
         }
         self._keys = [key(member, text) for member, text in self._wanted.items()]
-        self._needles = [b'"%s":%s' % (name.encode(), msgspec.json.encode(t)) for name, t in self._wanted.items()]
+        self._needles = [_needle(*wanted) for wanted in self._wanted.items()]
         self._found: dict[Place, Record] = {}
         self._best: list[Place] = []
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -235,8 +240,22 @@ class Scan:
                 record = decode(line)
             except ValueError:
                 continue
-            if all(getattr(record, member) == text for member, text in self._wanted.items()):
+            if all(is_of(record, member, text) for member, text in self._wanted.items()):
                 yield record
+
+
+def is_of(record: Record, member: Member, text: str) -> bool:
+    """Whether the record has this value."""
+    if member != "meta":
+        return bool(getattr(record, member) == text)
+    name, value = split(text)
+    return record.meta is not UNSET and record.meta.get(name) == value
+
+
+def _needle(member: Member, text: str) -> bytes:
+    """What the line of a record with this value contains."""
+    name, value = split(text) if member == "meta" else (member, text)
+    return msgspec.json.encode(name) + b":" + msgspec.json.encode(value)
 
 
 def _lines_with(needles: list[bytes], lines: bytes) -> Iterator[bytes]:

@@ -17,10 +17,10 @@ from babelgate.clock import Clock
 from babelgate.observe.journal.index import DamagedIndex, Index, IndexFile
 from babelgate.observe.journal.keys import INDEX
 from babelgate.observe.journal.record import Record
-from babelgate.observe.journal.scan import Moved, Place, Query, Scan
+from babelgate.observe.journal.scan import Moved, Place, Query, Scan, is_of
 from babelgate.observe.journal.stores import Store
 
-__all__ = ["InvalidCursor", "JournalSearch", "Page", "Place", "Query", "cursor_of", "place_of"]
+__all__ = ["InvalidCursor", "JournalSearch", "Page", "Place", "Query", "cursor_of", "is_of", "place_of"]
 
 MAX_LIMIT = 1000
 """Most records of a page."""

@@ -51,6 +51,7 @@ class Options(Struct, frozen=True, kw_only=True):
     segment_bytes: int = 67_108_864
     segment_seconds: float = 60
     bodies: bool = False
+    meta: tuple[str, ...] = ()
     buffer_bytes: int = 16_777_216
     wait: bool = False
     max_bytes: int | None = None
@@ -88,7 +89,7 @@ class Journal:
         epoch = new_epoch(clock(), os.urandom(4))
         self._owner = Segment(node, epoch, 1).owner
         self._directory = options.open_directory
-        self._buffer = Buffer(node, epoch, options.buffer_bytes, clock, bodies=options.bodies)
+        self._buffer = Buffer(node, epoch, options.buffer_bytes, clock, bodies=options.bodies, meta=options.meta)
         self._store = options.store()
         self._indexing = Indexing(options.open_directory, options.store, clock)
         self._landing = Landing(options.open_directory, self._store, self._indexing, self._retention(options))

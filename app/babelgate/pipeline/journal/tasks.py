@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from msgspec import UNSET
+from msgspec.json import encode
 from msgspec.structs import astuple
 from pyspark.accumulators import AccumulatorParam
 
@@ -114,6 +115,7 @@ def _columns(records: Sequence[Record], path: str, batch: str, report: FileRepor
     count = len(records)
     members = dict(zip(_MEMBERS, zip(*map(astuple, records), strict=True), strict=True))
     bodies = members.pop("envelope"), members.pop("envelope_base64")
+    members["meta"] = tuple(each if each is UNSET else encode(each).decode() for each in members["meta"])
     columns: dict[str, Any] = {name: _nullable(values) for name, values in members.items()}
     if any(each.count(UNSET) < count for each in bodies):
         columns["envelope"] = [_body(*pair) for pair in zip(*bodies, strict=True)]

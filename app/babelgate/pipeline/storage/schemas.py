@@ -74,7 +74,7 @@ QUARANTINED = Dataset(
 )
 
 # The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded
-# it; ``date``: the UTC date of ``at``; ``src_file``: its segment.
+# it; ``meta``: a JSON object; ``date``: the UTC date of ``at``; ``src_file``: its segment.
 JOURNAL = Dataset(
     "journal",
     {
@@ -103,6 +103,7 @@ JOURNAL = Dataset(
         "date": "date",
         "ingest_batch": "string",
         "src_file": "string",
+        "meta": "string",
     },
 )
 # ``src_at``: offset in the unpacked file, in bytes; ``raw``: the content, or its beginning if it is large.
