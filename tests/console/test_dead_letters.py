@@ -308,7 +308,8 @@ def test_more_letters_than_one_count_reads(tmp_path, open_tab):
 
 def test_what_is_no_envelope_is_sent_elsewhere_as_it_is(tmp_path, servers, open_tab):
     broker = servers.broker(BROKERS[0], tmp_path)
-    with console.console(tmp_path, brokers={"local": broker.url}) as served, served.client() as client:
+    brokers = {"local": {"url": broker.url, "timeout_seconds": 30}}
+    with console.console(tmp_path, brokers=brokers) as served, served.client() as client:
         inject(broker, "odd", b"no envelope")
         client.post("queues/odd/messages:receive").raise_for_status()
         tab = open_tab(served).go("queues/odd/dead-letters/redrive")

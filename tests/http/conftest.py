@@ -85,7 +85,11 @@ def caller(request):
 def secured(request, tmp_path_factory):
     """A server with TLS, and one without."""
     state = tmp_path_factory.mktemp("state")
-    environ = {"BABELGATE_STATE_DIR": str(state)}
+    environ = {
+        "BABELGATE_STATE_DIR": str(state),
+        "BABELGATE_BROKERS__LOCAL__URL": f"sqlite:///{state}/babelgate.db",
+        "BABELGATE_BROKERS__LOCAL__TIMEOUT_SECONDS": "30",
+    }
     if request.param == "plain":
         return Secured(environ, None)
     certify(state)

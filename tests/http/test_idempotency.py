@@ -206,7 +206,8 @@ async def test_who_may_not_publish_learns_nothing_of_a_key(serve, connect, token
 async def test_queues_that_only_share_a_name_and_a_store_share_no_keys(serve, connect, tmp_path):
     """Two deployments on one database, each with a prefix for what its queues are called there."""
     for native in ("shop.{queue}", "blog:{queue}", "blüg.{queue}"):
-        config = {"brokers": {"x": f"sqlite:///{tmp_path}/x.db"}, "default": {"broker": "x", "native_name": native}}
+        brokers = {"x": {"url": f"sqlite:///{tmp_path}/x.db", "timeout_seconds": 30}}
+        config = {"brokers": brokers, "default": {"broker": "x", "native_name": native}}
         client = await connect(await serve(**config))
         first = await publish(client, "k")
         assert (first.status_code, first.headers.get("idempotency-replayed")) == (201, None)
@@ -217,7 +218,7 @@ async def test_queues_that_only_share_a_name_and_a_store_share_no_keys(serve, co
 
 
 async def test_a_queue_tells_how_its_keys_are_kept(serve, connect, tmp_path):
-    brokers = {"local": f"sqlite:///{tmp_path}/a.db", "keys": f"sqlite:///{tmp_path}/b.db"}
+    brokers = {name: {"url": f"sqlite:///{tmp_path}/{name}.db", "timeout_seconds": 30} for name in ("local", "keys")}
     config = {"brokers": brokers, "default": {"broker": "local"}}
 
     async def told(**idempotency):

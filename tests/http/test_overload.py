@@ -225,7 +225,7 @@ async def test_an_array_of_the_most_entries_is_read(app, queue):
 
 async def test_of_two_brokers_one_leaves_room_for_the_other(serve, tmp_path, queue):
     app = await serve(
-        brokers={name: f"sqlite:///{tmp_path}/{name}.db" for name in ("slow", "quick")},
+        brokers={name: {"url": f"sqlite:///{tmp_path}/{name}.db", "timeout_seconds": 30} for name in ("slow", "quick")},
         queues={"slow": {"broker": "slow"}},
         default={"broker": "quick"},
         limits={"max_publishes_in_flight": 4},
