@@ -75,7 +75,7 @@ def test_messages_are_listed_and_shown(server, tab, queue):
     if not peeks(server, queue):
         tab.page.get_by_text("cannot show messages without leasing them").wait_for()
         return
-    tab.page.get_by_role("link", name=JOB).click()
+    tab.follow(tab.page.get_by_role("link", name=JOB))
     tab.page.get_by_role("region", name="Envelope").wait_for()
     assert '"total": 1.10' in tab.page.get_by_role("region", name="Envelope").inner_text()
     assert "12345678901234567890" in tab.page.get_by_role("region", name="Bytes").inner_text()
@@ -115,7 +115,7 @@ def test_publish_with_the_check_and_all_options(server, tab, queue, broker):
     if not peeks(server, queue):
         return
     tab.page.get_by_role("link", name="Publish", exact=True).click()
-    tab.page.get_by_role("link", name=JOB).click()
+    tab.follow(tab.page.get_by_role("link", name=JOB))
     tab.page.wait_for_url(re.compile("job="))
     assert json.loads(tab.page.get_by_label("Message").input_value()) == {"job": JOB, "data": {"a": 1}}
 
@@ -234,13 +234,13 @@ def queue_has_headers(server, queue):
 
 def look_at_markup(tab, queue):
     tab.go(f"queues/{queue}")
-    tab.page.get_by_role("link", name=f"urn:{MARKUP}").click()
+    tab.follow(tab.page.get_by_role("link", name=f"urn:{MARKUP}"))
     tab.page.get_by_role("region", name="Envelope").wait_for()
     for summary in tab.page.locator("summary").all():
         summary.click()
     assert tab.page.locator("main img, main script").count() == 0
     assert MARKUP in tab.page.get_by_role("region", name="Go").inner_text().replace('\\"', '"')
-    tab.page.get_by_role("link", name="Edit and publish").click()
+    tab.follow(tab.page.get_by_role("link", name="Edit and publish"))
     tab.page.get_by_text("The gateway would accept it").wait_for()
     assert json.loads(tab.page.get_by_label("Message").input_value())["data"] == {MARKUP: MARKUP}
     assert tab.page.locator("main img, main script").count() == 0

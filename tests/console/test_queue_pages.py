@@ -30,12 +30,12 @@ def test_pages_are_accessible(free, open_tab, dark, width, queue):
     publish(free, queue, job=f"{JOB}:{'x' * 150}", data={"text": "y" * 500})
     tab = open_tab(free, dark=dark, width=width).go(f"queues/{queue}")
     assert (tab.axe(), tab.overflow()) == ([], 0)
-    tab.page.get_by_role("link", name=JOB).click()
+    tab.follow(tab.page.get_by_role("link", name=JOB))
     tab.page.get_by_role("region", name="Envelope").wait_for()
     for summary in tab.page.locator("summary").all():
         summary.click()
     assert (tab.axe(), tab.overflow()) == ([], 0)
-    tab.page.get_by_role("link", name="Edit and publish").click()
+    tab.follow(tab.page.get_by_role("link", name="Edit and publish"))
     tab.page.get_by_text("The gateway would accept it").wait_for()
     assert (tab.axe(), tab.overflow()) == ([], 0)
     tab.page.get_by_label("Message").fill("{")
@@ -77,7 +77,7 @@ def test_a_message_is_received_and_acked_by_the_keyboard_alone(free, open_tab, q
 def test_a_large_message_is_shortened_and_downloaded(free, open_tab, queue):
     publish(free, queue, data={"text": "z" * (MIB - 1_000)})
     tab = open_tab(free).go(f"queues/{queue}")
-    tab.page.get_by_role("link", name=JOB).click()
+    tab.follow(tab.page.get_by_role("link", name=JOB))
     region = tab.page.get_by_role("region", name="Bytes")
     region.wait_for()
     assert len(region.inner_text()) < 25_000
@@ -122,7 +122,7 @@ def test_a_foreign_body_is_shown_as_it_is(tmp_path, open_tab, queue, body, words
         with closing(sqlite3.connect(tmp_path / "babelgate.db")) as file, file:
             assert file.execute("UPDATE messages SET body = ?", (body,)).rowcount == 1
         tab = open_tab(server).go(f"queues/{queue}")
-        tab.page.get_by_role("link", name="not an envelope").click()
+        tab.follow(tab.page.get_by_role("link", name="not an envelope"))
         region = tab.page.get_by_role("region", name="Bytes")
         region.wait_for()
         assert words in region.inner_text()
@@ -135,7 +135,7 @@ def test_code_is_copied(free, open_tab, queue):
     publish(free, queue)
     tab = open_tab(free).go(f"queues/{queue}")
     tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    tab.page.get_by_role("link", name=JOB).click()
+    tab.follow(tab.page.get_by_role("link", name=JOB))
     tab.page.locator("summary", has_text="Python").click()
     shown = tab.page.get_by_role("region", name="Python").inner_text()
     tab.page.locator("details[open]").get_by_role("button", name="Copy").click()
@@ -148,7 +148,7 @@ def test_the_command_and_the_program_in_python_run(free, open_tab, queue):
     data = {"text": f"{MARKUP} 'é\n\\ 😀", "number": 1}
     publish(free, queue, data=data)
     tab = open_tab(free).go(f"queues/{queue}")
-    tab.page.get_by_role("link", name=JOB).click()
+    tab.follow(tab.page.get_by_role("link", name=JOB))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
     for label, command in (("curl", ["bash", "-c"]), ("Python", [sys.executable, "-c"])):
         tab.page.locator("summary", has_text=label).click()
@@ -184,7 +184,7 @@ def test_pages_show_only_what_the_token_may_do(tmp_path, open_tab):
         tab.page.get_by_role("link", name=JOB).wait_for()
         assert tab.page.get_by_role("link", name="Publish").count() == 0
         assert tab.page.get_by_role("link", name="Purge").count() == 0
-        tab.page.get_by_role("link", name=JOB).click()
+        tab.follow(tab.page.get_by_role("link", name=JOB))
         assert tab.page.get_by_role("link", name="Edit and publish").count() == 0
         assert tab.page.get_by_text("tokens with the right send").is_visible()
         tab = open_tab(server).go("queues/orders.eu").sign_in("sender")
