@@ -59,6 +59,15 @@ async def all_of(one: RabbitBinding, native: NativeQueue) -> list[int]:
             return found
 
 
+async def shown(one: RabbitBinding, native: NativeQueue, count: int) -> None:
+    """Wait until a process sees what another one has put back: a busy quorum queue takes its time."""
+
+    async def are_there() -> bool:
+        return (await one.stats(native)).dead == count
+
+    await until(are_there)
+
+
 class TestReading:
     async def test_pages_follow_one_another(self, one: RabbitBinding, native: NativeQueue) -> None:
         await buried(one, native, *map(letter, range(450)))
@@ -66,10 +75,11 @@ class TestReading:
         assert await all_of(one, native) == list(range(450)), "all are back in their places"
 
     async def test_at_the_end_all_is_put_back_at_once(
-        self, rabbit: RabbitServer, one: RabbitBinding, native: NativeQueue, queue: str
+        self, rabbit: RabbitServer, one: RabbitBinding, other: RabbitBinding, native: NativeQueue, queue: str
     ) -> None:
         await buried(one, native, *map(letter, range(30)))
         assert len((await one.read_dead(native, None, 100))[0]) == 30
+        await shown(other, native, 30)
         assert len(await asyncio.to_thread(browse, rabbit.url(), f"{queue}.dlq")) == 30
 
     async def test_who_does_not_read_on_keeps_nothing_from_others(
@@ -79,11 +89,7 @@ class TestReading:
         records, cursor = await one.read_dead(native, None, 10)
         assert (marks(records), cursor) == (list(range(10)), "10")
         assert (await one.stats(native)).dead == 30, "what this process looks at counts"
-
-        async def sees_all() -> bool:
-            return (await other.stats(native)).dead == 30
-
-        await until(sees_all)
+        await shown(other, native, 30)
         assert await all_of(other, native) == list(range(30))
 
     async def test_a_cursor_is_good_in_another_process_and_later(
@@ -92,11 +98,7 @@ class TestReading:
         await buried(one, native, *map(letter, range(30)))
         _, cursor = await one.read_dead(native, None, 20)
         await one.close()
-
-        async def are_back() -> bool:
-            return (await other.stats(native)).dead == 30
-
-        await until(are_back)
+        await shown(other, native, 30)
         records, cursor = await other.read_dead(native, cursor, 20)
         assert (marks(records), cursor) == (list(range(20, 30)), None)
 
@@ -141,9 +143,11 @@ class TestRemoving:
         await buried(one, native, *[letter(1)] * 3, letter(2))
         records, _ = await one.read_dead(native, None, 10)
         assert (await one.remove_dead(native, records[:2], None))[0] == [True, True]
+        await shown(other, native, 2)
         assert await all_of(other, native) == [1, 2]
         assert (await other.remove_dead(native, [records[3]], None))[0] == [True]
         assert (await one.remove_dead(native, [records[3]], None))[0] == [False]
+        await shown(one, native, 1)
         assert await all_of(one, native) == [1]
 
     async def test_a_close_right_after_it_brings_none_back(
