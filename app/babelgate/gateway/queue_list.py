@@ -59,11 +59,13 @@ class ListedQueue(Struct, frozen=True, kw_only=True):
 
 class QueuePage(Struct, frozen=True, kw_only=True):
     """A page of the selected queues, of which there are ``total``. ``is_ordered`` False: they are sorted by name,
-    because there are too many to read all of their counts."""
+    because there are too many to read all of their counts. ``is_complete`` False: some broker has not listed its
+    queues yet."""
 
     queues: Sequence[ListedQueue]
     total: int
     is_ordered: bool
+    is_complete: bool
 
 
 class QueueGroup(Struct, frozen=True, kw_only=True):
@@ -73,6 +75,21 @@ class QueueGroup(Struct, frozen=True, kw_only=True):
     name: str
     queues: int
     stats: QueueStats
+
+
+class _Listing:
+    """The queues of one broker. ``names``: None before it has listed any."""
+
+    def __init__(self) -> None:
+        self.names: frozenset[str] | None = None
+        self.read_at = 0.0
+        self.reading: asyncio.Task[None] | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Whether the names are to be read now, by the loop's clock."""
+        if self.reading is not None and not self.reading.done():
+            return False
+        return self.names is None or now - self.read_at > _NAMES_SECONDS
 
 
 class QueueList:
@@ -92,10 +109,10 @@ class QueueList:
         self._used = used
         self._rates = rates
         self._counts = counts
+        self._listings = {name: _Listing() for name in bindings}
         self._names: Sequence[str] = ()
         self._found: frozenset[str] = frozenset()
-        self._named_at: float | None = None
-        self._naming: asyncio.Task[None] | None = None
+        self._has_waited = False
 
     async def page(
         self,
@@ -126,7 +143,8 @@ class QueueList:
             )
             for route in routes
         ]
-        return QueuePage(queues=rows, total=len(names), is_ordered=is_ordered)
+        is_complete = all(each.names is not None for each in self._listings.values())
+        return QueuePage(queues=rows, total=len(names), is_ordered=is_ordered, is_complete=is_complete)
 
     async def groups(self, caller: Caller, selection: QueueSelection, by: Grouping) -> list[QueueGroup]:
         """The groups of the selected queues, by name."""
@@ -145,9 +163,10 @@ class QueueList:
 
     async def close(self) -> None:
         """Stop reading names; idempotent."""
-        if self._naming is not None:
-            self._naming.cancel()
-            await asyncio.wait({self._naming})
+        reading = [each.reading for each in self._listings.values() if each.reading is not None]
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
 
     async def _selected(self, caller: Caller, selection: QueueSelection) -> list[str]:
         text = selection.text.lower()
@@ -170,18 +189,23 @@ class QueueList:
     async def _known(self) -> Sequence[str]:
         """The names of all known queues, sorted."""
         loop = asyncio.get_running_loop()
-        if self._named_at is None or loop.time() - self._named_at > _NAMES_SECONDS:
-            if self._naming is None or self._naming.done():
-                self._naming = loop.create_task(self._read_names())
-                self._naming.add_done_callback(error_seen)
-            await asyncio.wait({self._naming}, timeout=_FIRST_SECONDS if self._named_at is None else _LATER_SECONDS)
-        more = {*self._used(), *(self._router.configured() if self._named_at is None else ())} - self._found
+        for name, listing in self._listings.items():
+            if listing.is_due(loop.time()):
+                listing.reading = loop.create_task(self._read_names(listing, name))
+                listing.reading.add_done_callback(error_seen)
+        # A broker that hangs does not keep the names of the others.
+        reading = [each.reading for each in self._listings.values() if each.reading and not each.reading.done()]
+        if reading:
+            await asyncio.wait(reading, timeout=_LATER_SECONDS if self._has_waited else _FIRST_SECONDS)
+            self._has_waited = True
+        more = {*self._used(), *(() if self._found else self._router.configured())} - self._found
         return sorted([*self._names, *more]) if more else self._names
 
-    async def _read_names(self) -> None:
-        found = await known_queues(self._router, self._bindings, self._used())
-        self._names, self._found = sorted(found), frozenset(found)
-        self._named_at = asyncio.get_running_loop().time()
+    async def _read_names(self, listing: _Listing, name: str) -> None:
+        listing.names = frozenset(await known_queues(self._router, {name: self._bindings[name]}, ()))
+        listing.read_at = asyncio.get_running_loop().time()
+        self._found = frozenset().union(*(each.names or () for each in self._listings.values()))
+        self._names = sorted(self._found)
 
     def _rule_of(self, name: str) -> str:
         rule = self._router.rule(name)

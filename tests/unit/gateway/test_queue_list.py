@@ -31,9 +31,12 @@ class Listing(MemoryBinding):
         self.counted: list[str] = []
         self.listings = 0
         self.hangs = False
+        self.meets: asyncio.Barrier | None = None
 
     async def queues(self) -> list[str]:
         self.listings += 1
+        if self.meets is not None:
+            await self.meets.wait()
         if self.hangs:
             await asyncio.Event().wait()
         return list(self.says)
@@ -152,11 +155,24 @@ async def test_a_queue_without_counts_and_one_that_was_used_are_listed(one):
     await gateway.close()
 
 
-async def test_a_broker_that_does_not_list_its_queues_delays_the_others_by_two_seconds_at_most(one, two):
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the last", "the first"])
+async def test_a_broker_that_does_not_list_its_queues_hides_none_of_the_others(one, two, order):
     two.hangs = True
+    gateway = listed(*((one, two)[each] for each in order))
+    await gateway.publish(ANYONE, "two.used", DRAFT)
+    for _ in range(2):
+        page = await gateway.queue_list.page(ANYONE, ALL)
+        assert [each.queue for each in page.queues] == ["one.C", "one.a", "one.b", "one.none", "two.used"]
+        assert not page.is_complete
+    assert two.listings == 1
+    await gateway.close()
+
+
+async def test_all_brokers_list_their_queues_at_the_same_time(one, two):
+    one.meets = two.meets = asyncio.Barrier(2)
     gateway = listed(one, two)
-    await gateway.publish(ANYONE, "one.a", DRAFT)
-    assert await names(gateway) == ["one.a"]
+    page = await gateway.queue_list.page(ANYONE, ALL)
+    assert (page.total, page.is_complete) == (5, True)
     await gateway.close()
 
 
