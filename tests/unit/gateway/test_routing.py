@@ -235,3 +235,23 @@ def test_without_a_default_other_native_names_lead_nowhere() -> None:
     router = Router([Rule("orders.*", FIRST)])
     assert router.queue_of(FIRST, "orders.new") == "orders.new"
     assert router.queue_of(FIRST, "mails") is None
+
+
+def test_what_a_broker_lists_leaves_the_routes_in_use_alone() -> None:
+    """It may list more queues than there is room for routes."""
+    router = Router([Rule("orders.*", FIRST)])
+    used = router.route("orders.used")
+    found = [router.found(FIRST, f"orders.{number}") for number in range(10_000)]
+    assert all(each is not None and each[0] == each[1].name for each in found)
+    assert router.route("orders.used") is used
+
+
+def test_the_dead_letters_of_configured_queues_are_known() -> None:
+    class Beside(MemoryBinding):
+        def native_queue(self, name: str, options: Mapping[str, object]) -> NativeQueue:
+            return NativeQueue(name, dead_letters=f"{name}:dead")
+
+    broker = Beside("broker")
+    router = Router([Rule("mails", broker, native_name="post"), Rule("orders.*", broker), Rule("other", FIRST)])
+    assert router.dead_letters(broker) == {"post:dead"}
+    assert router.dead_letters(FIRST) == frozenset()
