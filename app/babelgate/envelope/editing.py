@@ -23,7 +23,7 @@ from babelgate.envelope.contract import (
     is_int64,
     is_text,
 )
-from babelgate.envelope.fast_path import canonical_ordinary, inspect, with_attempts_ordinary
+from babelgate.envelope.fast_path import canonical_ordinary, describe_ordinary, inspect, with_attempts_ordinary
 from babelgate.jsontext import (
     WHITESPACE,
     JsonSyntaxError,
@@ -110,6 +110,11 @@ def _wrapped(body: bytes, block: str) -> bytes:
 
 def describe_dead(record: bytes) -> DeadSummary:
     """Return the facts in ``record``, any bytes found on a dead-letter queue. Never raises."""
+    return describe_ordinary(record) or describe_any(record)
+
+
+def describe_any(record: bytes) -> DeadSummary:
+    """:func:`describe_dead` of records of any form."""
     try:
         top = {member.name: member.value for member in _object(record).members}
     except Poison:

@@ -18,11 +18,14 @@ from babelgate.envelope.contract import (
     INT64_MAX,
     INT64_MIN,
     MAX_ID,
+    READ_DEPTH,
+    DeadSummary,
     Envelope,
     Lang,
     Limits,
     Publication,
     Received,
+    is_int64,
 )
 from babelgate.envelope.options import OPTIONS, option_problems
 from babelgate.envelope.publication import check_size, new_ids, read_any
@@ -83,10 +86,30 @@ class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
     attempts: int
 
 
+class _Block(Struct, forbid_unknown_fields=True, gc=False):
+    reason: str
+    failed_at: int
+    attempts: int
+    original_queue: str
+    lang: str
+    error: str | None = None
+    exception: str | None = None
+
+
+class _Record(Struct, forbid_unknown_fields=True, gc=False):
+    job: str
+    trace_id: str
+    data: Raw
+    meta: _WireMeta
+    attempts: int
+    dead_letter: _Block
+
+
 _decode = msgspec.json.Decoder(_Frame).decode
 _decode_draft = msgspec.json.Decoder(_DraftWithOptions).decode
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
+_decode_record = msgspec.json.Decoder(_Record).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # In a frame without unknown keys the last "}" closes the frame, so the count before it belongs to the frame.
 _LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
@@ -240,3 +263,21 @@ def with_attempts_ordinary(body: bytes, attempts: int) -> bytes | None:
     except _UNUSUAL:
         return None
     return b"%b%d}" % (body[: last.start(1)], attempts)
+
+
+def describe_ordinary(record: bytes) -> DeadSummary | None:
+    """The facts in a dead letter that a gateway or an SDK made of an envelope, as
+    :func:`babelgate.envelope.editing.describe_dead` would give them; None for any other record."""
+    try:
+        found = _decode_record(record)
+        if not record.isascii():
+            record.decode()
+    except _UNUSUAL:
+        return None
+    meta, block = found.meta, found.dead_letter
+    opaque = [found.data] if meta.ext is UNSET else [found.data, meta.ext]
+    if any(exceeds_depth(bytes(each), READ_DEPTH) for each in opaque) or not found.job.strip(BLANK):
+        return None
+    if not (is_int64(block.failed_at) and is_int64(block.attempts)):
+        return None
+    return DeadSummary(meta.id, found.job, found.trace_id, block.reason, block.error, block.failed_at, block.attempts)

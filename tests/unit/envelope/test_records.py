@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from base64 import b64decode
 
 import pytest
@@ -18,6 +19,8 @@ from babelgate.envelope import (
     with_attempts,
     with_data,
 )
+from babelgate.envelope.editing import describe_any
+from babelgate.envelope.fast_path import describe_ordinary
 from tests.unit.envelope.support import FULL, TRACE, changed, compact
 
 LOOSE = b' {\n "x" : 1.10 , "attempts" :2,"data":{"n": 1e400, "a":1,"a":2}, "job" : "a" }\n'
@@ -155,6 +158,44 @@ class TestDescription:
 
     def test_a_foreign_record_without_a_block_tells_its_own_count(self) -> None:
         assert describe_dead(compact(FULL)) == DeadSummary("m-1", FULL["job"], TRACE, attempts=2)
+
+
+class TestOrdinaryDescription:
+    """Counting ten thousand letters must not take a complete reading of each."""
+
+    RECORD = dead_letter_record(
+        rb'{"job":"a:b","trace_id":"t","data":{"a":[1,{"b":"\u00e9"}]},"meta":{"id":"m-1","queue":"q","lang":"go",'
+        rb'"schema_version":1,"created_at":5,"ext":{"x":1}},"attempts":2}',
+        FAILED,
+    )
+    PIECES = (
+        *(b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b" ", b"\n", b"1.0", b"1e3", b"-0", b"null", b"true"),
+        *(b"\xff", b"\xc3\xa9", rb"\ud800", rb"\u0000", b"9" * 20, b"NaN", b"1e999", b"[" * 700, b"]" * 700),
+        *(
+            b'"job":" ",',
+            b'"job":5,',
+            b'"urn":"u",',
+            b'"dead_letter":{},',
+            b'"meta":{},',
+            b'"attempts":7,',
+            b'"id":null,',
+        ),
+    )
+
+    def test_the_record_of_an_envelope_is_ordinary(self) -> None:
+        assert describe_ordinary(self.RECORD) == describe_any(self.RECORD) == describe_dead(self.RECORD)
+
+    def test_what_is_ordinary_is_described_as_any_other(self) -> None:
+        chance, ordinary = random.Random(5), 0
+        for _ in range(5_000):
+            record = bytearray(self.RECORD)
+            for _ in range(chance.choice([1, 1, 2])):
+                at = chance.randrange(len(record) + 1)
+                record[at : at + chance.choice([0, 0, 1, 3])] = chance.choice(self.PIECES)
+            described = describe_ordinary(bytes(record))
+            ordinary += described is not None
+            assert described in (None, describe_any(bytes(record))), bytes(record)
+        assert ordinary > 100
 
 
 class TestRedriven:
