@@ -232,7 +232,7 @@ def _texts(matching: DeadLetterFilter) -> Sequence[bytes]:
 
 def _letter(wanted: Collection[str] | None, texts: Sequence[bytes], record: DeadRecord) -> Letter | None:
     body = record.body
-    # Reading the facts in a record takes forty times as long.
+    # Reading the facts in a record takes five times as long, and in an unusual one forty times.
     if texts and b"\\" not in body and not all(text in body for text in texts):
         return None
     digest = hashlib.sha256(body).hexdigest()[:_ID_DIGITS]
