@@ -86,7 +86,7 @@ class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
     attempts: int
 
 
-class _Block(Struct, forbid_unknown_fields=True, gc=False):
+class _OrdinaryBlock(Struct, forbid_unknown_fields=True, gc=False):
     reason: str
     failed_at: int
     attempts: int
@@ -96,20 +96,20 @@ class _Block(Struct, forbid_unknown_fields=True, gc=False):
     exception: str | None = None
 
 
-class _Record(Struct, forbid_unknown_fields=True, gc=False):
+class _OrdinaryRecord(Struct, forbid_unknown_fields=True, gc=False):
     job: str
     trace_id: str
     data: Raw
     meta: _WireMeta
     attempts: int
-    dead_letter: _Block
+    dead_letter: _OrdinaryBlock
 
 
 _decode = msgspec.json.Decoder(_Frame).decode
 _decode_draft = msgspec.json.Decoder(_DraftWithOptions).decode
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
-_decode_record = msgspec.json.Decoder(_Record).decode
+_decode_record = msgspec.json.Decoder(_OrdinaryRecord).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # In a frame without unknown keys the last "}" closes the frame, so the count before it belongs to the frame.
 _LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
