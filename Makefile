@@ -206,7 +206,7 @@ down: ## stop them
 
 # They show a gateway with an hour of traffic, in Debian's Chromium.
 screenshots: .venv/installed-dev ## write the pictures of the console in docs/images
-	$(BIN)/python -m tools.screenshots
+	$(BIN)/python -m tools.screenshots $(ARGS)
 
 servicebus-emulator: .venv/installed-dev ## start an emulator of Azure Service Bus, until Ctrl-C
 	@$(BIN)/python -m tools.servicebus_emulator $(ARGS)

@@ -1,4 +1,4 @@
-"""Makes the pictures of the console in ``docs/images``: ``python -m tools.screenshots`` writes them.
+"""Makes the pictures of the console in ``docs/images``: ``python -m tools.screenshots [PAGE…]`` writes them.
 
 They show a real gateway over SQLite with an hour of traffic, in Debian's Chromium.
 """
@@ -6,25 +6,38 @@ They show a real gateway over SQLite with an hour of traffic, in Debian's Chromi
 from __future__ import annotations
 
 import math
+import re
+import sys
 import tempfile
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 import httpx
 
 from babelgate.clock import now_ms
-from tests.harness.console import ConsoleServer, OpenTab, browser, console, tabs
+from tests.harness.console import RIGHTS, ConsoleServer, OpenTab, browser, console, tabs, tokens
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
 PAGES = {
     "overview": "",
     "queues": "queues",
     "queue": "queues/invoices",
+    "message": "queues/invoices/messages/{message}",
     "publish": "queues/invoices/publish",
     "receive": "queues/invoices/receive",
     "dead-letters": "queues/webhooks/dead-letters",
+    "letters": "queues/webhooks/dead-letters/list",
+    "letter": "queues/webhooks/dead-letters/{letter}",
+    "edit": "queues/webhooks/dead-letters/{letter}/edit",
+    "redrive": "queues/webhooks/dead-letters/redrive",
+    "redrive-job": "queues/thumbnails/dead-letters/redrives/{job}",
     "find": "find?id={rejected}",
 }
-"""The pages, by the names of their pictures. ``rejected``: the id of a message that is a dead letter."""
+"""The pages, by the names of their pictures. ``rejected``: the id of a message that is a dead letter; ``message``: the
+key of one that is ready."""
+SIGN_IN = "sign-in"
+"""The page of a gateway that has tokens."""
 LOOKS = {"": (False, 1280), "-dark-narrow": (True, 360)}
 """What the names of pictures end with: whether it is dark, and how many pixels it is wide."""
 MAX_BYTES = 150_000
@@ -75,7 +88,8 @@ def _traffic(client: httpx.Client, clock: _Past) -> str:
                 client.post(f"queues/{queue}/messages:ack", json={"ack_tokens": acked}).raise_for_status()
             if rejected:
                 failed = messages[0]["envelope"]["meta"]["id"]
-                refusal = {"ack_tokens": rejected, "error": {"message": "the endpoint answered 410"}}
+                error = {"message": "the endpoint answered 410", "exception": "shop.webhooks.Gone"}
+                refusal = {"ack_tokens": rejected, "error": error}
                 client.post(f"queues/{queue}/messages:reject", json=refusal).raise_for_status()
         clock.at = now_ms() - (_MINUTES - 1 - minute) * 60_000
     clock.at = None
@@ -86,7 +100,7 @@ def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, d
     tab = opening(server, dark=dark, width=width).go(path)
     tab.page.wait_for_load_state("networkidle")
     tab.check()
-    height = min(tab.page.evaluate("document.documentElement.scrollHeight"), 1_000)
+    height = min(tab.page.evaluate("document.body.scrollHeight"), 1_000)
     tab.page.set_viewport_size({"width": width, "height": height})
     tab.page.wait_for_timeout(300)
     tab.page.screenshot(path=target)
@@ -96,27 +110,43 @@ def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, d
         raise SystemExit(f"{target} has more than {MAX_BYTES:,} bytes.")
 
 
-def main() -> None:
-    """Write all pictures."""
+def _places(client: httpx.Client, rejected: str) -> dict[str, str]:
+    """What stands for the names in :data:`PAGES`. Redrives the dead letters of a queue, and waits for the end."""
+    page = client.get("console/queues/invoices").raise_for_status().text
+    key = re.findall(r"queues/invoices/messages/([0-9a-f]{32})", page)[0]
+    letters = client.get("queues/webhooks/dead-letters").raise_for_status().json()["dead_letters"]
+    redrive = client.post("queues/thumbnails/dead-letters:redrive", json={"background": True}).raise_for_status()
+    job = redrive.json()["id"]
+    while client.get(f"queues/thumbnails/redrives/{job}").raise_for_status().json()["state"] == "running":
+        time.sleep(0.1)
+    return {"rejected": rejected, "message": key, "letter": letters[0]["letter_id"], "job": job}
+
+
+def main(names: Collection[str]) -> None:
+    """Write the pictures of these pages; of all without names."""
+    if unknown := set(names) - {*PAGES, SIGN_IN}:
+        raise SystemExit(f"No such page: {', '.join(sorted(unknown))}. There are {', '.join([*PAGES, SIGN_IN])}.")
     clock = _Past()
-    with (
-        tempfile.TemporaryDirectory(prefix="babelgate-pictures-") as folder,
-        console(Path(folder), clock, journal={"landing": f"{folder}/journal", "node": "gateway-1"}) as server,
-    ):
-        with server.client() as client:
-            rejected = _traffic(client, clock)
-        with browser() as opened, tabs(opened) as opening:
-            for name, path in PAGES.items():
+    with tempfile.TemporaryDirectory(prefix="babelgate-pictures-") as folder, browser() as opened:
+        own = Path(folder)
+        closed = own / "closed"
+        closed.mkdir()
+        journal = {"landing": f"{folder}/journal", "node": "gateway-1"}
+        auth = tokens(shop={"*": [*RIGHTS]})
+        with (
+            console(own, clock, journal=journal) as server,
+            console(closed, auth=auth) as guarded,
+            tabs(opened) as opening,
+        ):
+            with server.client() as client:
+                places = _places(client, _traffic(client, clock))
+            for name, path in {**PAGES, SIGN_IN: SIGN_IN}.items():
                 for ending, (dark, width) in LOOKS.items():
-                    _picture(
-                        opening,
-                        server,
-                        path.format(rejected=rejected),
-                        IMAGES / f"console-{name}{ending}.png",
-                        dark,
-                        width,
-                    )
+                    if not names or name in names:
+                        shown = guarded if name == SIGN_IN else server
+                        target = IMAGES / f"console-{name}{ending}.png"
+                        _picture(opening, shown, path.format(**places), target, dark, width)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,7 +1,10 @@
-"""Every client installs as its README says, from a copy of its folder alone, and runs all programs of its README."""
+"""Every client installs as its README says, from a copy of its folder alone. It runs all programs of its README, and
+the one that the console offers for a message.
+"""
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
@@ -11,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +25,10 @@ from tools.openapi_generator import JAVA_OPTIONS
 
 LOCAL = "http://127.0.0.1:8080"
 QUEUE = "emails"
+LABELS = {"python": "Python", "typescript": "TypeScript", "php": "PHP", "java": "Java", "go": "Go", "csharp": "C#"}
+"""What the console calls the languages."""
+HOSTILE = "a\"b'c\\d\n\r\t\x01\x7f\u2028é😀 $x ${x} #{y} {z} %s `w` \\u0041 </pre>&amp;"
+TRACE_ID = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"
 MAVEN = Path.home() / ".m2" / "repository"
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -78,9 +86,11 @@ class Project:
     def set(self, **variables: str) -> None:
         self._environment |= variables
 
-    def do(self, *command: str | Path) -> None:
+    def do(self, *command: str | Path) -> str:
+        """Run a command to its end; return what it printed."""
         done = subprocess.run(command, cwd=self.folder, env=self._environment, capture_output=True, text=True)
         assert done.returncode == 0, (command, (done.stdout + done.stderr)[-4000:])
+        return done.stdout
 
     def install(self) -> None:
         """Do what the README says."""
@@ -196,20 +206,44 @@ def csharp(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:
     return commands
 
 
+def published(gateway: GatewayProcess, queue: str) -> dict[str, Any]:
+    """A message that is hard to spell in a program."""
+    data: dict[str, Any] = {HOSTILE: [HOSTILE, {}, [], None, True, 12345678901, 0.5, ""]}
+    draft = {"job": f"urn:shop:{HOSTILE}", "trace_id": TRACE_ID, "data": data}
+    with gateway.client() as http:
+        http.post(f"queues/{queue}/messages", json=draft).raise_for_status()
+    return draft
+
+
+def offered(gateway: GatewayProcess, queue: str, language: Language) -> str:
+    """The program in ``language`` on the console's page of the message that is ready on ``queue``."""
+    with gateway.client() as http:
+        page = http.get(f"console/queues/{queue}").raise_for_status().text
+        (key,) = set(re.findall(rf"queues/{queue}/messages/([0-9a-f]{{32}})", page))
+        page = http.get(f"console/queues/{queue}/messages/{key}").raise_for_status().text
+    codes = re.findall(r'<pre class="code block" id="code-\d+"[^>]* aria-label="([^"]+)">(.*?)</pre>', page, re.DOTALL)
+    # A browser reads all line ends alike.
+    return html.unescape(dict(codes)[html.escape(LABELS[language.name])]).replace("\r\n", "\n").replace("\r", "\n")
+
+
 def is_done(process: subprocess.Popen[bytes], left: Callable[[], int]) -> bool:
     """Whether the consumer has handled all messages, or has ended."""
     return left() == 0 or process.poll() is not None
 
 
 @each_language
-def test_a_client_installs_from_its_folder_and_runs_its_readme(
-    language: Language, gateway: GatewayProcess, tmp_path: Path
+def test_a_client_installs_from_its_folder_and_runs_its_readme_and_the_program_of_the_console(
+    language: Language, gateway: GatewayProcess, queue: str, tmp_path: Path
 ) -> None:
     project = Project(language, tmp_path)
     texts = blocks(project.readme, language.name)
     assert len(texts) >= 3 and all(LOCAL in text for text in texts)
+    sent = published(gateway, queue)
+    program = offered(gateway, queue, language)
     # Only the address is another one.
-    commands = globals()[language.name](project, [text.replace(LOCAL, gateway.url) for text in texts])
+    *commands, again = globals()[language.name](
+        project, [*(text.replace(LOCAL, gateway.url) for text in texts), program]
+    )
     output = tmp_path / "output"
     with gateway.client() as http:
 
@@ -233,6 +267,15 @@ def test_a_client_installs_from_its_folder_and_runs_its_readme(
                 process.wait()
             assert output.read_text().strip(), text
         assert left() == 0
+        done = project.do(*again)
+        read = http.post(f"queues/{queue}/messages:receive", json={"max_messages": 10, "wait_seconds": 1}).json()
+        first, second = (message["envelope"] for message in read["messages"])
+        for envelope in (first, second):
+            assert {name: envelope[name] for name in sent} == sent
+        assert first["meta"]["id"] != second["meta"]["id"] == done.strip()
+        tokens = [message["ack_token"] for message in read["messages"]]
+        acked = http.post(f"queues/{queue}/messages:ack", json={"ack_tokens": tokens}).raise_for_status().json()
+        assert acked["settled"] == 2
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "clients").glob("*/README.md")), ids=lambda page: page.parent.name)

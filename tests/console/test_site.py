@@ -181,3 +181,20 @@ async def test_a_page_whose_browser_has_gone_is_not_made():
     call.hang_up()
     await serving
     assert (ended, call.status) == ([True], 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("", "Overview"),
+        ("queues/a/dead-letters", "Dead letters"),
+        ("queues/a/dead-letters/list", "Dead letters"),
+        ("queues/a/publish", "Queues"),
+        ("queues/dead-letters", "Queues"),
+    ],
+)
+def test_the_menu_says_where_a_page_belongs(free, path, place):
+    with free.client() as client:
+        page = client.get(f"console/{path}").raise_for_status().text
+    menu = page[: page.index("</nav>")]
+    assert re.findall(r'aria-current="page">([^<]*)<', menu) == [place]

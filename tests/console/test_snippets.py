@@ -83,10 +83,16 @@ def test_literals_are_ascii_and_on_one_line(label):
 
 
 def test_literals_of_php_end_where_they_should():
-    inner = r"'(?:[^'\\]|\\.)*'"
-    found = re.findall(inner, made()["PHP"], re.DOTALL)
+    text = "it's a \\ $x \\' \"é😀\""
+    found = re.findall(r"'(?:[^'\\]|\\.)*'", made(text)["PHP"])
     read = [each[1:-1].replace("\\'", "'").replace("\\\\", "\\") for each in found]
-    assert TEXT in read and json.dumps({"x": TEXT}, ensure_ascii=False) in read
+    assert text in read and json.dumps({"x": text}, ensure_ascii=False) in read
+
+
+def test_control_characters_are_escaped_in_php_because_a_browser_would_change_them():
+    code = made('a\r\x00\x7f\u2028é"$x')["PHP"]
+    assert r'"a\u{d}\u{0}\u{7f}\u{2028}é\"\$x"' in code
+    assert all(line.isprintable() for line in code.splitlines())
 
 
 def test_the_command_quotes_for_a_shell():

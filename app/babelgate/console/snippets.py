@@ -41,7 +41,7 @@ def programs(url: str, queue: str, draft: Draft) -> list[Snippet]:
     return [
         Snippet("Python", _PYTHON.format_map(joined)),
         Snippet("TypeScript", _TYPESCRIPT.format_map(escaped)),
-        Snippet("PHP", _PHP.format_map({name: _single_quoted(text) for name, text in {**given, "data": data}.items()})),
+        Snippet("PHP", _PHP.format_map({name: _of_php(text) for name, text in {**given, "data": data}.items()})),
         Snippet("Java", _JAVA.format_map(escaped)),
         Snippet("C#", _CSHARP.format_map(escaped)),
         Snippet("Go", _GO.format_map(joined)),
@@ -53,9 +53,19 @@ def _escaped(text: str) -> str:
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 
-def _single_quoted(text: str) -> str:
-    inner = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{inner}'"
+def _of_php(text: str) -> str:
+    """``text`` as a literal of PHP. A browser does not copy each control character as it is, so these are escaped."""
+    if text.isprintable():
+        inner = text.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{inner}'"
+    inner = "".join(_in_double_quotes(each) for each in text)
+    return f'"{inner}"'
+
+
+def _in_double_quotes(character: str) -> str:
+    if character in '"$\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
 def _joined(pair: re.Match[str]) -> str:
@@ -98,7 +108,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import io.babelgate.client.Client;
 import io.babelgate.client.Message;
 
-class Publish {{
+class PublishAgain {{
     public static void main(String[] arguments) throws Exception {{
         Client client = Client.builder().url({url}).build();
         var data = new ObjectMapper().readTree({data});
@@ -113,7 +123,7 @@ using System.Text.Json;
 using System.Threading.Tasks;
 using Babelgate.Client;
 
-class Publish
+class PublishAgain
 {{
     static async Task Main()
     {{

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from http import HTTPStatus
@@ -19,6 +20,8 @@ from babelgate.http.heads import parameters_of
 from babelgate.http.problems import detail_of, meaning, problem
 
 ROOT = "/console"
+_LETTERS = re.compile(r"^queues/[^/]+/dead-letters(?=/|$)")
+"""The beginning of the addresses of the dead letters of a queue."""
 
 
 class Visit:
@@ -70,8 +73,10 @@ class Visit:
         return not self.frame.has_sign_in or (self.session is not None and bool(self.session.credential))
 
     def is_below(self, path: str) -> bool:
-        """Whether the page is that at ``path``, or one below it."""
-        return self.path == path or (path != "" and self.path.startswith(f"{path}/"))
+        """Whether the page is that at ``path`` of the menu, or one that belongs to it. The dead letters of a queue
+        belong to the dead letters."""
+        place = _LETTERS.sub("dead-letters/", self.path)
+        return place == path or (path != "" and place.startswith(f"{path}/"))
 
     def may(self, right: str, queue: str) -> bool:
         """Whether the user has ``right`` (``send``, ``listen``, ``manage``) on ``queue``, a name or a pattern."""
