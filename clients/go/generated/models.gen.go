@@ -1092,6 +1092,9 @@ type Event struct {
 	// MessageId The `meta.id` of the message.
 	MessageId *string `json:"message_id"`
 
+	// Meta Members of the message's `meta` that the record keeps (`journal.meta`), all as strings. `null`: none.
+	Meta *map[string]string `json:"meta"`
+
 	// Node The gateway that recorded the event.
 	Node string `json:"node"`
 
@@ -2357,6 +2360,9 @@ type ListEventsParams struct {
 
 	// Until Only events before this time; Unix milliseconds UTC.
 	Until *int64 `form:"until,omitempty" json:"until,omitempty"`
+
+	// Meta Only events whose record keeps this member of the message's `meta`, as `NAME=VALUE`: `ext.shop.tenant=north`. `journal.meta` of the gateway names the members that are kept. Only `accepted`, `delivered` and those records of dead letters have them for which the gateway had the body. For example `ext.shop.tenant=north`.
+	Meta *string `form:"meta,omitempty" json:"meta,omitempty"`
 
 	// Limit Maximum number of events to return: 1 to 1000. Default: 100.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
@@ -4537,6 +4543,14 @@ func (a *Event) UnmarshalJSON(b []byte) error {
 		delete(object, "message_id")
 	}
 
+	if raw, found := object["meta"]; found {
+		err = json.Unmarshal(raw, &a.Meta)
+		if err != nil {
+			return fmt.Errorf("error reading 'meta': %w", err)
+		}
+		delete(object, "meta")
+	}
+
 	if raw, found := object["node"]; found {
 		err = json.Unmarshal(raw, &a.Node)
 		if err != nil {
@@ -4639,6 +4653,13 @@ func (a Event) MarshalJSON() ([]byte, error) {
 	object["message_id"], err = json.Marshal(a.MessageId)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'message_id': %w", err)
+	}
+
+	if a.Meta != nil {
+		object["meta"], err = json.Marshal(a.Meta)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'meta': %w", err)
+		}
 	}
 
 	object["node"], err = json.Marshal(a.Node)

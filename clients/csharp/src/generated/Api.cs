@@ -6247,11 +6247,12 @@ namespace Babelgate.Client.Generated
         /// <param name="event">Only events of this kind.</param>
         /// <param name="since">Only events at this time or later; Unix milliseconds UTC.</param>
         /// <param name="until">Only events before this time; Unix milliseconds UTC.</param>
+        /// <param name="meta">Only events whose record keeps this member of the message's `meta`, as `NAME=VALUE`: `ext.shop.tenant=north`. `journal.meta` of the gateway names the members that are kept. Only `accepted`, `delivered` and those records of dead letters have them for which the gateway had the body. For example `ext.shop.tenant=north`.</param>
         /// <param name="limit">Maximum number of events to return: 1 to 1000. Default: 100.</param>
         /// <param name="cursor">`next_cursor` of the previous page.</param>
         /// <returns>A page of events. Only `next_cursor` says whether it is the last one.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<EventPage> ListEventsAsync(string? job = null, string? queue = null, string? @event = null, long? since = null, long? until = null, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<EventPage> ListEventsAsync(string? job = null, string? queue = null, string? @event = null, long? since = null, long? until = null, string? meta = null, long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             var urlBuilder_ = new System.Text.StringBuilder();
             urlBuilder_.Append("messages?");
@@ -6274,6 +6275,10 @@ namespace Babelgate.Client.Generated
             if (until != null)
             {
                 urlBuilder_.Append(System.Uri.EscapeDataString("until") + "=").Append(System.Uri.EscapeDataString(ConvertToString(until, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (meta != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("meta") + "=").Append(System.Uri.EscapeDataString(ConvertToString(meta, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
             }
             if (limit != null)
             {
@@ -8718,6 +8723,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("node")]
 
         public string Node { get; set; } = default!;
+
+        /// <summary>
+        /// Members of the message's `meta` that the record keeps (`journal.meta`), all as strings. `null`: none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("meta")]
+
+        public System.Collections.Generic.IDictionary<string, string>? Meta { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 

@@ -1005,6 +1005,7 @@ class HistoryApi
      * @param  string|null $event Only events of this kind. (optional)
      * @param  int|null $since Only events at this time or later; Unix milliseconds UTC. (optional)
      * @param  int|null $until Only events before this time; Unix milliseconds UTC. (optional)
+     * @param  string|null $meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
      * @param  int|null $limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listEvents'] to see the possible values for this operation
@@ -1013,9 +1014,9 @@ class HistoryApi
      * @throws \InvalidArgumentException
      * @return \Babelgate\Client\Generated\Model\EventPage|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
-    public function listEvents($job = null, $queue = null, $event = null, $since = null, $until = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
+    public function listEvents($job = null, $queue = null, $event = null, $since = null, $until = null, $meta = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
     {
-        list($response) = $this->listEventsWithHttpInfo($job, $queue, $event, $since, $until, $limit, $cursor, $contentType);
+        list($response) = $this->listEventsWithHttpInfo($job, $queue, $event, $since, $until, $meta, $limit, $cursor, $contentType);
         return $response;
     }
 
@@ -1029,6 +1030,7 @@ class HistoryApi
      * @param  string|null $event Only events of this kind. (optional)
      * @param  int|null $since Only events at this time or later; Unix milliseconds UTC. (optional)
      * @param  int|null $until Only events before this time; Unix milliseconds UTC. (optional)
+     * @param  string|null $meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
      * @param  int|null $limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listEvents'] to see the possible values for this operation
@@ -1037,9 +1039,9 @@ class HistoryApi
      * @throws \InvalidArgumentException
      * @return array of \Babelgate\Client\Generated\Model\EventPage|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
-    public function listEventsWithHttpInfo($job = null, $queue = null, $event = null, $since = null, $until = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
+    public function listEventsWithHttpInfo($job = null, $queue = null, $event = null, $since = null, $until = null, $meta = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
     {
-        $request = $this->listEventsRequest($job, $queue, $event, $since, $until, $limit, $cursor, $contentType);
+        $request = $this->listEventsRequest($job, $queue, $event, $since, $until, $meta, $limit, $cursor, $contentType);
 
         try {
             $options = $this->createHttpClientOption();
@@ -1246,6 +1248,7 @@ class HistoryApi
      * @param  string|null $event Only events of this kind. (optional)
      * @param  int|null $since Only events at this time or later; Unix milliseconds UTC. (optional)
      * @param  int|null $until Only events before this time; Unix milliseconds UTC. (optional)
+     * @param  string|null $meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
      * @param  int|null $limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listEvents'] to see the possible values for this operation
@@ -1253,9 +1256,9 @@ class HistoryApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function listEventsAsync($job = null, $queue = null, $event = null, $since = null, $until = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
+    public function listEventsAsync($job = null, $queue = null, $event = null, $since = null, $until = null, $meta = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
     {
-        return $this->listEventsAsyncWithHttpInfo($job, $queue, $event, $since, $until, $limit, $cursor, $contentType)
+        return $this->listEventsAsyncWithHttpInfo($job, $queue, $event, $since, $until, $meta, $limit, $cursor, $contentType)
             ->then(
                 function ($response) {
                     return $response[0];
@@ -1273,6 +1276,7 @@ class HistoryApi
      * @param  string|null $event Only events of this kind. (optional)
      * @param  int|null $since Only events at this time or later; Unix milliseconds UTC. (optional)
      * @param  int|null $until Only events before this time; Unix milliseconds UTC. (optional)
+     * @param  string|null $meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
      * @param  int|null $limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listEvents'] to see the possible values for this operation
@@ -1280,10 +1284,10 @@ class HistoryApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function listEventsAsyncWithHttpInfo($job = null, $queue = null, $event = null, $since = null, $until = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
+    public function listEventsAsyncWithHttpInfo($job = null, $queue = null, $event = null, $since = null, $until = null, $meta = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
     {
         $returnType = '\Babelgate\Client\Generated\Model\EventPage';
-        $request = $this->listEventsRequest($job, $queue, $event, $since, $until, $limit, $cursor, $contentType);
+        $request = $this->listEventsRequest($job, $queue, $event, $since, $until, $meta, $limit, $cursor, $contentType);
 
         return $this->client
             ->sendAsync($request, $this->createHttpClientOption())
@@ -1329,6 +1333,7 @@ class HistoryApi
      * @param  string|null $event Only events of this kind. (optional)
      * @param  int|null $since Only events at this time or later; Unix milliseconds UTC. (optional)
      * @param  int|null $until Only events before this time; Unix milliseconds UTC. (optional)
+     * @param  string|null $meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
      * @param  int|null $limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listEvents'] to see the possible values for this operation
@@ -1336,7 +1341,7 @@ class HistoryApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Psr7\Request
      */
-    public function listEventsRequest($job = null, $queue = null, $event = null, $since = null, $until = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
+    public function listEventsRequest($job = null, $queue = null, $event = null, $since = null, $until = null, $meta = null, $limit = null, $cursor = null, string $contentType = self::contentTypes['listEvents'][0])
     {
 
         if ($job !== null && strlen($job) > 1024) {
@@ -1363,6 +1368,13 @@ class HistoryApi
         }
         if ($until !== null && $until < 0) {
             throw new \InvalidArgumentException('invalid value for "$until" when calling HistoryApi.listEvents, must be bigger than or equal to 0.');
+        }
+        
+        if ($meta !== null && strlen($meta) > 400) {
+            throw new \InvalidArgumentException('invalid length for "$meta" when calling HistoryApi.listEvents, must be smaller than or equal to 400.');
+        }
+        if ($meta !== null && !preg_match("/^[A-Za-z0-9._-]+=[\\s\\S]+$/", $meta)) {
+            throw new \InvalidArgumentException("invalid value for \"meta\" when calling HistoryApi.listEvents, must conform to the pattern /^[A-Za-z0-9._-]+=[\\s\\S]+$/.");
         }
         
         if ($limit !== null && $limit > 1000) {
@@ -1428,6 +1440,15 @@ class HistoryApi
             $until,
             'until', // param base name
             'integer', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $meta,
+            'meta', // param base name
+            'string', // openApiType
             'form', // style
             true, // explode
             false // required

@@ -71,7 +71,8 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         'lease_seconds' => 'float',
         'bytes' => 'int',
         'lang' => 'string',
-        'node' => 'string'
+        'node' => 'string',
+        'meta' => 'array<string,string>'
     ];
 
     /**
@@ -95,7 +96,8 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         'lease_seconds' => 'double',
         'bytes' => 'int64',
         'lang' => null,
-        'node' => null
+        'node' => null,
+        'meta' => null
     ];
 
     /**
@@ -117,7 +119,8 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         'lease_seconds' => true,
         'bytes' => true,
         'lang' => true,
-        'node' => false
+        'node' => false,
+        'meta' => true
     ];
 
     /**
@@ -219,7 +222,8 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         'lease_seconds' => 'lease_seconds',
         'bytes' => 'bytes',
         'lang' => 'lang',
-        'node' => 'node'
+        'node' => 'node',
+        'meta' => 'meta'
     ];
 
     /**
@@ -241,7 +245,8 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         'lease_seconds' => 'setLeaseSeconds',
         'bytes' => 'setBytes',
         'lang' => 'setLang',
-        'node' => 'setNode'
+        'node' => 'setNode',
+        'meta' => 'setMeta'
     ];
 
     /**
@@ -263,7 +268,8 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         'lease_seconds' => 'getLeaseSeconds',
         'bytes' => 'getBytes',
         'lang' => 'getLang',
-        'node' => 'getNode'
+        'node' => 'getNode',
+        'meta' => 'getMeta'
     ];
 
     /**
@@ -366,6 +372,7 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('bytes', $data ?? [], null);
         $this->setIfExists('lang', $data ?? [], null);
         $this->setIfExists('node', $data ?? [], null);
+        $this->setIfExists('meta', $data ?? [], null);
     }
 
     /**
@@ -445,6 +452,9 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['node'] === null) {
             $invalidProperties[] = "'node' can't be null";
+        }
+        if ($this->container['meta'] === null && !$this->isNullableSetToNull('meta')) {
+            $invalidProperties[] = "'meta' can't be null";
         }
         return $invalidProperties;
     }
@@ -915,6 +925,40 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
             throw new \InvalidArgumentException('non-nullable node cannot be null');
         }
         $this->container['node'] = $node;
+
+        return $this;
+    }
+
+    /**
+     * Gets meta
+     *
+     * @return array<string,string>|null
+     */
+    public function getMeta()
+    {
+        return $this->container['meta'];
+    }
+
+    /**
+     * Sets meta
+     *
+     * @param array<string,string>|null $meta meta
+     *
+     * @return self
+     */
+    public function setMeta($meta)
+    {
+        if (is_null($meta)) {
+            array_push($this->openAPINullablesSetToNull, 'meta');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('meta', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['meta'] = $meta;
 
         return $this;
     }

@@ -1670,6 +1670,13 @@ export interface components {
              * @description The gateway that recorded the event.
              */
             node: string;
+            /**
+             * Meta
+             * @description Members of the message's `meta` that the record keeps (`journal.meta`), all as strings. `null`: none.
+             */
+            meta: {
+                [key: string]: string;
+            } | null;
         } & {
             [key: string]: unknown;
         };
@@ -6382,6 +6389,8 @@ export interface operations {
                 since?: number | null;
                 /** @description Only events before this time; Unix milliseconds UTC. */
                 until?: number | null;
+                /** @description Only events whose record keeps this member of the message's `meta`, as `NAME=VALUE`: `ext.shop.tenant=north`. `journal.meta` of the gateway names the members that are kept. Only `accepted`, `delivered` and those records of dead letters have them for which the gateway had the body. For example `ext.shop.tenant=north`. */
+                meta?: string | null;
                 /** @description Maximum number of events to return: 1 to 1000. Default: 100. */
                 limit?: number;
                 /** @description `next_cursor` of the previous page. */
@@ -6418,7 +6427,8 @@ export interface operations {
                      *           "lease_seconds": null,
                      *           "bytes": 261,
                      *           "lang": "python",
-                     *           "node": "gateway-1"
+                     *           "node": "gateway-1",
+                     *           "meta": null
                      *         },
                      *         {
                      *           "at": 1790000000020,
@@ -6434,7 +6444,10 @@ export interface operations {
                      *           "lease_seconds": 60,
                      *           "bytes": 261,
                      *           "lang": "python",
-                     *           "node": "gateway-1"
+                     *           "node": "gateway-1",
+                     *           "meta": {
+                     *             "ext.shop.order": "4711"
+                     *           }
                      *         }
                      *       ],
                      *       "next_cursor": null,
@@ -6528,7 +6541,10 @@ export interface operations {
                      *           "lease_seconds": null,
                      *           "bytes": 261,
                      *           "lang": "python",
-                     *           "node": "gateway-1"
+                     *           "node": "gateway-1",
+                     *           "meta": {
+                     *             "ext.shop.order": "4711"
+                     *           }
                      *         },
                      *         {
                      *           "at": 1790000000020,
@@ -6544,7 +6560,10 @@ export interface operations {
                      *           "lease_seconds": 60,
                      *           "bytes": 261,
                      *           "lang": "python",
-                     *           "node": "gateway-1"
+                     *           "node": "gateway-1",
+                     *           "meta": {
+                     *             "ext.shop.order": "4711"
+                     *           }
                      *         },
                      *         {
                      *           "at": 1790000000350,
@@ -6560,7 +6579,8 @@ export interface operations {
                      *           "lease_seconds": null,
                      *           "bytes": 261,
                      *           "lang": "python",
-                     *           "node": "gateway-1"
+                     *           "node": "gateway-1",
+                     *           "meta": null
                      *         }
                      *       ],
                      *       "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
@@ -6656,7 +6676,10 @@ export interface operations {
                      *               "lease_seconds": null,
                      *               "bytes": 261,
                      *               "lang": "python",
-                     *               "node": "gateway-1"
+                     *               "node": "gateway-1",
+                     *               "meta": {
+                     *                 "ext.shop.order": "4711"
+                     *               }
                      *             },
                      *             {
                      *               "at": 1790000000020,
@@ -6672,7 +6695,10 @@ export interface operations {
                      *               "lease_seconds": 60,
                      *               "bytes": 261,
                      *               "lang": "python",
-                     *               "node": "gateway-1"
+                     *               "node": "gateway-1",
+                     *               "meta": {
+                     *                 "ext.shop.order": "4711"
+                     *               }
                      *             },
                      *             {
                      *               "at": 1790000000350,
@@ -6688,7 +6714,8 @@ export interface operations {
                      *               "lease_seconds": null,
                      *               "bytes": 261,
                      *               "lang": "python",
-                     *               "node": "gateway-1"
+                     *               "node": "gateway-1",
+                     *               "meta": null
                      *             }
                      *           ]
                      *         }

@@ -43,6 +43,7 @@ from .envelope_meta import EnvelopeMeta
 from .envelope_meta_lang import EnvelopeMetaLang
 from .event import Event
 from .event_event import EventEvent
+from .event_meta_type_0 import EventMetaType0
 from .event_page import EventPage
 from .extend_request import ExtendRequest
 from .failure import Failure
@@ -164,6 +165,7 @@ __all__ = (
     "EnvelopeMetaLang",
     "Event",
     "EventEvent",
+    "EventMetaType0",
     "EventPage",
     "ExtendRequest",
     "Failure",

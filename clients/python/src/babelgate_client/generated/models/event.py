@@ -12,6 +12,8 @@ from ..models.event_event import check_event_event
 from ..models.event_event import EventEvent
 from typing import cast
 
+if TYPE_CHECKING:
+  from ..models.event_meta_type_0 import EventMetaType0
 
 
 
@@ -42,6 +44,8 @@ class Event:
             bytes_ (int | None): Size of the body in bytes.
             lang (None | str): The `meta.lang` of the message: the language of its producer.
             node (str): The gateway that recorded the event.
+            meta (EventMetaType0 | None): Members of the message's `meta` that the record keeps (`journal.meta`), all as
+                strings. `null`: none.
      """
 
     at: int
@@ -58,6 +62,7 @@ class Event:
     bytes_: int | None
     lang: None | str
     node: str
+    meta: EventMetaType0 | None
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -65,6 +70,7 @@ class Event:
 
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.event_meta_type_0 import EventMetaType0 # noqa: PLC0415
         at = self.at
 
         event: str = self.event
@@ -103,6 +109,12 @@ class Event:
 
         node = self.node
 
+        meta: dict[str, Any] | None
+        if isinstance(self.meta, EventMetaType0):
+            meta = self.meta.to_dict()
+        else:
+            meta = self.meta
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -121,6 +133,7 @@ class Event:
             "bytes": bytes_,
             "lang": lang,
             "node": node,
+            "meta": meta,
         })
 
         return field_dict
@@ -129,6 +142,7 @@ class Event:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.event_meta_type_0 import EventMetaType0 # noqa: PLC0415
         d = dict(src_dict)
         at = d.pop("at")
 
@@ -221,6 +235,24 @@ class Event:
 
         node = d.pop("node")
 
+        def _parse_meta(data: object) -> EventMetaType0 | None:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                meta_type_0 = EventMetaType0.from_dict(data)
+
+
+
+                return meta_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(EventMetaType0 | None, data)
+
+        meta = _parse_meta(d.pop("meta"))
+
+
         event = cls(
             at=at,
             event=event,
@@ -236,6 +268,7 @@ class Event:
             bytes_=bytes_,
             lang=lang,
             node=node,
+            meta=meta,
         )
 
 

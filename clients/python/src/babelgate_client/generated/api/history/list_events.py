@@ -24,6 +24,7 @@ def _get_kwargs(
     event: ListEventsEventType0 | None | Unset = UNSET,
     since: int | None | Unset = UNSET,
     until: int | None | Unset = UNSET,
+    meta: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -70,6 +71,13 @@ def _get_kwargs(
     else:
         json_until = until
     params["until"] = json_until
+
+    json_meta: None | str | Unset
+    if isinstance(meta, Unset):
+        json_meta = UNSET
+    else:
+        json_meta = meta
+    params["meta"] = json_meta
 
     params["limit"] = limit
 
@@ -189,6 +197,7 @@ def sync_detailed(
     event: ListEventsEventType0 | None | Unset = UNSET,
     since: int | None | Unset = UNSET,
     until: int | None | Unset = UNSET,
+    meta: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -209,6 +218,7 @@ def sync_detailed(
         event (ListEventsEventType0 | None | Unset):
         since (int | None | Unset):
         until (int | None | Unset):
+        meta (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -227,6 +237,7 @@ queue=queue,
 event=event,
 since=since,
 until=until,
+meta=meta,
 limit=limit,
 cursor=cursor,
 
@@ -246,6 +257,7 @@ def sync(
     event: ListEventsEventType0 | None | Unset = UNSET,
     since: int | None | Unset = UNSET,
     until: int | None | Unset = UNSET,
+    meta: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -266,6 +278,7 @@ def sync(
         event (ListEventsEventType0 | None | Unset):
         since (int | None | Unset):
         until (int | None | Unset):
+        meta (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -285,6 +298,7 @@ queue=queue,
 event=event,
 since=since,
 until=until,
+meta=meta,
 limit=limit,
 cursor=cursor,
 
@@ -298,6 +312,7 @@ async def asyncio_detailed(
     event: ListEventsEventType0 | None | Unset = UNSET,
     since: int | None | Unset = UNSET,
     until: int | None | Unset = UNSET,
+    meta: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -318,6 +333,7 @@ async def asyncio_detailed(
         event (ListEventsEventType0 | None | Unset):
         since (int | None | Unset):
         until (int | None | Unset):
+        meta (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -336,6 +352,7 @@ queue=queue,
 event=event,
 since=since,
 until=until,
+meta=meta,
 limit=limit,
 cursor=cursor,
 
@@ -355,6 +372,7 @@ async def asyncio(
     event: ListEventsEventType0 | None | Unset = UNSET,
     since: int | None | Unset = UNSET,
     until: int | None | Unset = UNSET,
+    meta: None | str | Unset = UNSET,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
 
@@ -375,6 +393,7 @@ async def asyncio(
         event (ListEventsEventType0 | None | Unset):
         since (int | None | Unset):
         until (int | None | Unset):
+        meta (None | str | Unset):
         limit (int | Unset):
         cursor (None | str | Unset):
 
@@ -394,6 +413,7 @@ queue=queue,
 event=event,
 since=since,
 until=until,
+meta=meta,
 limit=limit,
 cursor=cursor,
 

@@ -459,13 +459,14 @@ public class HistoryApi {
    * @param event Only events of this kind. (optional)
    * @param since Only events at this time or later; Unix milliseconds UTC. (optional)
    * @param until Only events before this time; Unix milliseconds UTC. (optional)
+   * @param meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
    * @param limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @return EventPage
    * @throws ApiException if fails to make API call
    */
-  public EventPage listEvents(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
-    return listEvents(job, queue, event, since, until, limit, cursor, null);
+  public EventPage listEvents(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable String meta, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
+    return listEvents(job, queue, event, since, until, meta, limit, cursor, null);
   }
 
   /**
@@ -476,14 +477,15 @@ public class HistoryApi {
    * @param event Only events of this kind. (optional)
    * @param since Only events at this time or later; Unix milliseconds UTC. (optional)
    * @param until Only events before this time; Unix milliseconds UTC. (optional)
+   * @param meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
    * @param limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @param headers Optional headers to include in the request
    * @return EventPage
    * @throws ApiException if fails to make API call
    */
-  public EventPage listEvents(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
-    ApiResponse<EventPage> localVarResponse = listEventsWithHttpInfo(job, queue, event, since, until, limit, cursor, headers);
+  public EventPage listEvents(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable String meta, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+    ApiResponse<EventPage> localVarResponse = listEventsWithHttpInfo(job, queue, event, since, until, meta, limit, cursor, headers);
     return localVarResponse.getData();
   }
 
@@ -495,13 +497,14 @@ public class HistoryApi {
    * @param event Only events of this kind. (optional)
    * @param since Only events at this time or later; Unix milliseconds UTC. (optional)
    * @param until Only events before this time; Unix milliseconds UTC. (optional)
+   * @param meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
    * @param limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @return ApiResponse&lt;EventPage&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<EventPage> listEventsWithHttpInfo(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
-    return listEventsWithHttpInfo(job, queue, event, since, until, limit, cursor, null);
+  public ApiResponse<EventPage> listEventsWithHttpInfo(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable String meta, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
+    return listEventsWithHttpInfo(job, queue, event, since, until, meta, limit, cursor, null);
   }
 
   /**
@@ -512,14 +515,15 @@ public class HistoryApi {
    * @param event Only events of this kind. (optional)
    * @param since Only events at this time or later; Unix milliseconds UTC. (optional)
    * @param until Only events before this time; Unix milliseconds UTC. (optional)
+   * @param meta Only events whose record keeps this member of the message&#39;s &#x60;meta&#x60;, as &#x60;NAME&#x3D;VALUE&#x60;: &#x60;ext.shop.tenant&#x3D;north&#x60;. &#x60;journal.meta&#x60; of the gateway names the members that are kept. Only &#x60;accepted&#x60;, &#x60;delivered&#x60; and those records of dead letters have them for which the gateway had the body. For example &#x60;ext.shop.tenant&#x3D;north&#x60;. (optional)
    * @param limit Maximum number of events to return: 1 to 1000. Default: 100. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;EventPage&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<EventPage> listEventsWithHttpInfo(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
-    HttpRequest.Builder localVarRequestBuilder = listEventsRequestBuilder(job, queue, event, since, until, limit, cursor, headers);
+  public ApiResponse<EventPage> listEventsWithHttpInfo(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable String meta, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = listEventsRequestBuilder(job, queue, event, since, until, meta, limit, cursor, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
           localVarRequestBuilder.build(),
@@ -566,7 +570,7 @@ public class HistoryApi {
     }
   }
 
-  private HttpRequest.Builder listEventsRequestBuilder(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+  private HttpRequest.Builder listEventsRequestBuilder(@jakarta.annotation.Nullable String job, @jakarta.annotation.Nullable String queue, @jakarta.annotation.Nullable String event, @jakarta.annotation.Nullable Long since, @jakarta.annotation.Nullable Long until, @jakarta.annotation.Nullable String meta, @jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
 
     HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
 
@@ -585,6 +589,8 @@ public class HistoryApi {
     localVarQueryParams.addAll(ApiClient.parameterToPairs("since", since));
     localVarQueryParameterBaseName = "until";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("until", until));
+    localVarQueryParameterBaseName = "meta";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("meta", meta));
     localVarQueryParameterBaseName = "limit";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("limit", limit));
     localVarQueryParameterBaseName = "cursor";

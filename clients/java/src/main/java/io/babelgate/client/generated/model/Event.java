@@ -29,6 +29,8 @@ import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
 import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 
@@ -50,7 +52,8 @@ import io.babelgate.client.generated.ApiClient;
   Event.JSON_PROPERTY_LEASE_SECONDS,
   Event.JSON_PROPERTY_BYTES,
   Event.JSON_PROPERTY_LANG,
-  Event.JSON_PROPERTY_NODE
+  Event.JSON_PROPERTY_NODE,
+  Event.JSON_PROPERTY_META
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Event {
@@ -158,6 +161,10 @@ public class Event {
   public static final String JSON_PROPERTY_NODE = "node";
   @jakarta.annotation.Nonnull
   private String node;
+
+  public static final String JSON_PROPERTY_META = "meta";
+  @jakarta.annotation.Nullable
+  private Map<String, String> meta;
 
   public Event() { 
   }
@@ -497,6 +504,38 @@ public class Event {
     this.node = node;
   }
 
+
+  public Event meta(@jakarta.annotation.Nullable Map<String, String> meta) {
+    this.meta = meta;
+    return this;
+  }
+
+  public Event putMetaItem(String key, String metaItem) {
+    if (this.meta == null) {
+      this.meta = new HashMap<>();
+    }
+    this.meta.put(key, metaItem);
+    return this;
+  }
+
+  /**
+   * Get meta
+   * @return meta
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_META, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Map<String, String> getMeta() {
+    return meta;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_META, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setMeta(@jakarta.annotation.Nullable Map<String, String> meta) {
+    this.meta = meta;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -566,13 +605,14 @@ public class Event {
         Objects.equals(this.leaseSeconds, event.leaseSeconds) &&
         Objects.equals(this.bytes, event.bytes) &&
         Objects.equals(this.lang, event.lang) &&
-        Objects.equals(this.node, event.node)&&
+        Objects.equals(this.node, event.node) &&
+        Objects.equals(this.meta, event.meta)&&
         Objects.equals(this.additionalProperties, event.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(at, event, queue, broker, messageId, traceId, job, attempts, outcome, toQueue, leaseSeconds, bytes, lang, node, additionalProperties);
+    return Objects.hash(at, event, queue, broker, messageId, traceId, job, attempts, outcome, toQueue, leaseSeconds, bytes, lang, node, meta, additionalProperties);
   }
 
   @Override
@@ -593,6 +633,7 @@ public class Event {
     sb.append("    bytes: ").append(toIndentedString(bytes)).append("\n");
     sb.append("    lang: ").append(toIndentedString(lang)).append("\n");
     sb.append("    node: ").append(toIndentedString(node)).append("\n");
+    sb.append("    meta: ").append(toIndentedString(meta)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -709,6 +750,15 @@ public class Event {
     // add `node` to the URL query string
     if (getNode() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%snode%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getNode()))));
+    }
+
+    // add `meta` to the URL query string
+    if (getMeta() != null) {
+      for (String _key : getMeta().keySet()) {
+        joiner.add(String.format(java.util.Locale.ROOT, "%smeta%s%s=%s", prefix, suffix,
+            "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, _key, containerSuffix),
+            getMeta().get(_key), ApiClient.urlEncode(ApiClient.valueToString(getMeta().get(_key)))));
+      }
     }
 
     return joiner.toString();
