@@ -19,6 +19,7 @@ from tests.harness.traffic import NOTHING, Tally, Traffic
 
 pytestmark = pytest.mark.slow
 
+COUNT = 3_000
 LEASE = 3.0
 """Seconds: what a killed gateway had handed out comes again after so long."""
 
@@ -47,47 +48,44 @@ def replicas(stack: ExitStack, directory: Path, broker: Broker, count: int, *arg
     return started
 
 
-async def kill_in_the_middle(
-    victims: list[GatewayProcess], *arguments: str, queue: str, count: int, spare: float
-) -> Tally:
-    """Traffic of ``count`` messages; after a third and two thirds of it a gateway is killed and started again."""
-    traffic = Traffic([victim.url for victim in victims], queue, LEASE, spare)
+async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, broker: Broker, queue: str) -> None:
+    """Traffic of ``COUNT`` messages; after a third and two thirds of it a gateway is killed and started again."""
+    traffic = Traffic([victim.url for victim in victims], queue, LEASE, broker.spare_seconds)
     async with asyncio.TaskGroup() as group:
-        group.create_task(traffic.run(count))
+        group.create_task(traffic.run(COUNT))
         for third in (1, 2):
-            await traffic.accepted(count * third // 3)
+            await traffic.accepted(COUNT * third // 3)
             victim = victims[third % len(victims)]
             await asyncio.to_thread(victim.kill)
             await asyncio.to_thread(victim.start, *arguments)
     assert await traffic.left() in NOTHING, "something was left behind"
-    return traffic.tally
+    # Where the broker counts no attempts, the end of a lease on a busy machine is a copy. A gateway that is killed
+    # between the confirm of the copy and the ack of the original leaves the message twice.
+    check(traffic.tally, twice=set() if broker.capabilities.native_release else traffic.tally.failed)
 
 
-def check(tally: Tally, count: int) -> None:
+def check(tally: Tally, twice: set[int]) -> None:
+    """``twice``: the numbers that may be on the queue twice."""
     assert tally.unanswered["publish"] > 0, "the kill hit nothing"
     assert tally.refused == {}
-    assert len(tally.accepted) > count // 2
+    assert len(tally.accepted) > COUNT // 2
     assert tally.accepted - tally.delivered.keys() == set(), "accepted and never delivered"
-    assert tally.resurrected == [], "delivered after it was acked"
-    assert len(tally.acked) > count // 2
+    assert set(tally.resurrected) - twice == set(), "delivered after it was acked"
+    assert len(tally.acked) > COUNT // 2
 
 
 async def test_one_gateway(tmp_path: Path, broker: Broker, queue: str) -> None:
-    count = 3_000
     with ExitStack() as stack:
-        gateways = replicas(stack, tmp_path, broker, 1)
-        check(await kill_in_the_middle(gateways, queue=queue, count=count, spare=broker.spare_seconds), count)
+        await kill_in_the_middle(replicas(stack, tmp_path, broker, 1), broker=broker, queue=queue)
 
 
 async def test_a_gateway_with_two_workers(tmp_path: Path, broker: Broker, queue: str) -> None:
-    count, workers = 3_000, ("--workers", "2")
+    workers = ("--workers", "2")
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, broker, 1, *workers)
-        check(await kill_in_the_middle(gateways, *workers, queue=queue, count=count, spare=broker.spare_seconds), count)
+        await kill_in_the_middle(gateways, *workers, broker=broker, queue=queue)
 
 
 async def test_two_replicas_that_settle_what_the_other_handed_out(tmp_path: Path, broker: Broker, queue: str) -> None:
-    count = 3_000
     with ExitStack() as stack:
-        gateways = replicas(stack, tmp_path, broker, 2)
-        check(await kill_in_the_middle(gateways, queue=queue, count=count, spare=broker.spare_seconds), count)
+        await kill_in_the_middle(replicas(stack, tmp_path, broker, 2), broker=broker, queue=queue)

@@ -69,7 +69,8 @@ class Client:
 
 
 class Tally:
-    """What clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200.
+    """What clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200, ``failed``
+    if it was delivered with a failed attempt.
 
     ``resurrected``: delivered after it was acked. ``refused``: publishes by the status that refused them.
     ``unanswered``: calls that got no answer.
@@ -79,12 +80,15 @@ class Tally:
         self.accepted: set[int] = set()
         self.delivered: Counter[int] = Counter()
         self.acked: set[int] = set()
+        self.failed: set[int] = set()
         self.resurrected: list[int] = []
         self.refused: Counter[int] = Counter()
         self.unanswered: Counter[str] = Counter()
 
-    def deliver(self, number: int) -> None:
+    def deliver(self, number: int, attempts: int) -> None:
         self.delivered[number] += 1
+        if attempts:
+            self.failed.add(number)
         if number in self.acked:
             self.resurrected.append(number)
 
@@ -150,8 +154,8 @@ class Traffic:
                 continue
             self._last_delivery = loop.time()
             numbers = [message["envelope"]["data"]["number"] for message in messages]
-            for number in numbers:
-                self.tally.deliver(number)
+            for number, message in zip(numbers, messages, strict=True):
+                self.tally.deliver(number, message["attempts"])
             tokens = json.dumps({"ack_tokens": [message["ack_token"] for message in messages]}).encode()
             settled = await self._post(settling, "ack", f"{self._path}:ack", tokens)
             # One token that failed is answered by its own problem; several by a list of results.
