@@ -67,7 +67,12 @@ async def test_a_malformed_key_is_refused(client, key):
 
 async def test_another_body_or_other_parameters_are_refused(client):
     await publish(client, "k")
-    for body, query in ((DRAFT | {"trace_id": "t"}, {}), (DRAFT, {"delay_seconds": 0}), (DRAFT, {"ordering_key": "o"})):
+    for body, query in (
+        (DRAFT | {"trace_id": "t"}, {}),
+        (DRAFT, {"delay_seconds": 0}),
+        (DRAFT, {"ordering_key": "o"}),
+        (DRAFT, {"deliver_at": 1}),
+    ):
         answer = await publish(client, "k", body, params=query)
         assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
     assert await depth(client) == 1

@@ -55,6 +55,8 @@ async def test_a_scheduled_job_has_no_other_delay(client, queue, send, verb):
     refused = problem(await send(later, f"{verb}?delay_seconds=60"), 422, "delay_seconds_mismatch")
     assert refused["errors"][0]["pointer"] == "/scheduled_at"
     assert (await send(JOB, f"{verb}?delay_seconds=60")).status_code in (200, 201)
+    refused = problem(await send(later, f"{verb}?deliver_at=1"), 422, "deliver_at_mismatch")
+    assert refused["errors"][0]["pointer"] == "/scheduled_at"
     assert await received(client, queue) == []
 
 

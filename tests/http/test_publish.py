@@ -54,7 +54,12 @@ async def test_the_options_of_a_body_mean_the_same_everywhere(client, queue, way
 
 
 @pytest.mark.parametrize(
-    ("query", "member"), [("delay_seconds=5", {"delay_seconds": 60}), ("ordering_key=a", {"ordering_key": "b"})]
+    ("query", "member"),
+    [
+        ("delay_seconds=5", {"delay_seconds": 60}),
+        ("ordering_key=a", {"ordering_key": "b"}),
+        ("deliver_at=5", {"deliver_at": 60}),
+    ],
 )
 @pytest.mark.parametrize("verb", ["", ":validate"])
 async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query, member, verb):
@@ -65,7 +70,7 @@ async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query
         assert refused["errors"][0]["pointer"] == f"/{name}"
         assert f"the query parameter {name}" in refused["detail"]
     same = dict([query.split("=")])
-    value = float(same[name]) if name == "delay_seconds" else same[name]
+    value = same[name] if name == "ordering_key" else json.loads(same[name])
     assert (await client.post(url, json=DRAFT | {name: value})).status_code in (200, 201)
 
 
@@ -78,6 +83,10 @@ async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query
         "delay_seconds=",
         "delay_seconds=1&delay_seconds=2",
         "delay_second=1",
+        "deliver_at=-1",
+        "deliver_at=1.5",
+        "deliver_at=9223372036854775808",
+        "deliver_at=x",
         "ordering_key=",
         "ordering_key=%20",
         "ordering_key=%ff",
@@ -92,6 +101,25 @@ async def test_parameters_out_of_range_are_refused(client, queue, query):
 async def test_a_delay_beyond_the_broker_names_its_maximum(client, queue):
     answer = await client.post(f"/queues/{queue}/messages", json={"envelope": DRAFT, "delay_seconds": 1e9})
     assert problem(answer, 422, "delay_too_long")["maximum"] < 1e9
+
+
+@pytest.mark.parametrize("verb", ["", ":validate"])
+async def test_a_time_of_delivery_is_a_delay_from_now(client, queue, verb):
+    url = f"/queues/{queue}/messages"
+    due = now_ms() + 60_000
+    for key, given in (
+        ("query", {"params": {"deliver_at": due}, "json": DRAFT}),
+        ("body", {"json": DRAFT | {"deliver_at": due}}),
+    ):
+        # The delay of the repetition is another one, its request is not.
+        for replayed in (None, "true"):
+            answer = await client.post(url, headers={"idempotency-key": key}, **given)
+            assert (answer.status_code, answer.headers.get("idempotency-replayed")) == (201, replayed)
+        assert 0 < (await client.post(f"{url}:validate", **given)).json()["delay_seconds"] <= 60
+    both = await client.post(f"{url}{verb}?delay_seconds=0", json=DRAFT | {"deliver_at": due})
+    assert problem(both, 422, "deliver_at_mismatch")["errors"][0]["pointer"] == "/deliver_at"
+    late = await client.post(f"{url}{verb}", json=DRAFT | {"deliver_at": due + 10**12})
+    assert problem(late, 422, "delay_too_long")["errors"][0]["pointer"] == "/deliver_at"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"job":"a","data":{}} x', b"\xff", b"null"])

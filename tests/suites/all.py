@@ -10,6 +10,7 @@ from tests.suites.hung import TestHung as TestHung
 from tests.suites.letters import TestLetters as TestLetters
 from tests.suites.life import TestLife as TestLife
 from tests.suites.operators import TestOperators as TestOperators
+from tests.suites.options import TestOptions as TestOptions
 from tests.suites.publish import TestPublish as TestPublish
 from tests.suites.receive import TestReceive as TestReceive
 from tests.suites.redrive import TestRedrive as TestRedrive

@@ -74,7 +74,7 @@ class Envelope(Struct, frozen=True):
 
 
 class Publication(Struct, frozen=True):
-    """A publish request of a client. ``delay_seconds``, the keys and ``broker_properties`` are None if not given.
+    """A publish request of a client. Options are None if not given, and ``deliver_at`` is Unix ms.
 
     ``broker_properties`` are as sent; the binding checks and reads them.
     """
@@ -85,6 +85,7 @@ class Publication(Struct, frozen=True):
     headers: Mapping[str, str] = {}
     idempotency_key: str | None = None
     broker_properties: Mapping[str, Any] | None = None
+    deliver_at: int | None = None
 
 
 class Received(Struct, frozen=True):

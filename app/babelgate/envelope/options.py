@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from babelgate.envelope.contract import is_text
+from babelgate.envelope.contract import INT64_MAX, is_int64, is_text
 from babelgate.errors import Problem
 from babelgate.jsontext import is_encodable, is_number, pointer
 
@@ -26,6 +26,12 @@ _HEADERS = "invalid_headers"
 def _delay_problems(value: Any) -> Iterator[Problem]:
     if not is_number(value, 0):
         yield Problem("/delay_seconds", "invalid_delay", "delay_seconds must be a finite number, 0 or more.")
+
+
+def _deliver_at_problems(value: Any) -> Iterator[Problem]:
+    if not (is_int64(value) and value >= 0):
+        detail = f"deliver_at must be Unix milliseconds, an integer from 0 to {INT64_MAX}."
+        yield Problem("/deliver_at", "invalid_deliver_at", detail)
 
 
 def _ordering_key_problems(value: Any) -> Iterator[Problem]:
@@ -64,6 +70,7 @@ OPTIONS: Final[Mapping[str, Callable[[Any], Iterator[Problem]]]] = {
     "headers": _header_problems,
     "idempotency_key": _idempotency_key_problems,
     "broker_properties": _broker_properties_problems,
+    "deliver_at": _deliver_at_problems,
 }
 """The problems of a value of each option. The value null stands for an option that is not given."""
 

@@ -208,20 +208,20 @@ class Gateway:
         idempotency_key: str | None = None,
         sent: bytes | None = None,
         broker_properties: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """Publish one envelope, draft or entry; return once the broker has durably accepted it.
 
-        ``delay_seconds``, ``ordering_key``, ``idempotency_key`` and ``broker_properties`` (JSON values by
-        their names) must be those of the body, if it has any.
+        ``delay_seconds``, ``ordering_key``, ``idempotency_key``, ``broker_properties`` (JSON values by their names) and
+        further ``options`` by name must be those of the body, if it has any.
         ``trace``, here and below: the trace of the request. With an idempotency key the message is published once;
         later calls return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
         """
         runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
             await self._capacity()
-        return await self._publisher.publish(
-            runtime, caller.name, body, delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties
-        )
+        asked = delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties, options
+        return await self._publisher.publish(runtime, caller.name, body, *asked)
 
     def begin_publish(self, access: Access, body: bytes) -> Begun | bytes:
         """Begin to publish an ordinary body, without options, in one step: its receipt, and the future of its outcome.
@@ -255,12 +255,12 @@ class Gateway:
         ordering_key: str | None = None,
         trace: Trace | None = None,
         broker_properties: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Projection:
         """The message that publish would write; writes nothing. Its trace context is the request's: no span is made."""
         runtime = self._runtime(caller, Right.SEND, queue)
-        return await self._publisher.project(
-            runtime, caller.name, body, delay_seconds, ordering_key, trace, broker_properties
-        )
+        asked = delay_seconds, ordering_key, trace, broker_properties, options
+        return await self._publisher.project(runtime, caller.name, body, *asked)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """The canonical form in which a consumer of ``queue`` would read ``body``; no member is completed.

@@ -184,18 +184,21 @@ def fingerprint(
     delay_seconds: float | None,
     ordering_key: str | None,
     broker_properties: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> bytes:
     """SHA-256 of a request: the text as it was sent, and the parameters that change the stored message.
 
     White space around the text is ignored: it belongs to the array or the line.
     """
     digest = hashlib.sha256(sent.strip(b" \t\r\n"))
-    if delay_seconds is not None or ordering_key is not None or broker_properties is not None:
+    if delay_seconds is not None or ordering_key is not None or broker_properties is not None or options:
         delay = None if delay_seconds is None else float(delay_seconds)
         parameters: list[Any] = [delay, ordering_key]
-        # A request without broker properties keeps the fingerprint that it had before there were any.
-        if broker_properties is not None:
+        # A request without broker properties and options keeps the fingerprint that it had before there were any.
+        if broker_properties is not None or options:
             parameters.append(broker_properties)
+        if options:
+            parameters.append(options)
         digest.update(b"\0" + msgspec.json.encode(parameters, order="deterministic"))
     return digest.digest()
 

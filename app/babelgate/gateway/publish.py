@@ -53,11 +53,12 @@ class Publisher:
         key: str | None = None,
         sent: bytes | None = None,
         broker_properties: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """Publish one envelope, draft or entry, in one batch with other publishes of the same moment.
 
         ``caller``: the caller's name. ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the
-        bytes that the client sent, if ``body`` was converted from them.
+        bytes that the client sent, if ``body`` was converted from them. ``options``: further options of the request.
         """
         if len(body) <= turns.SMALL_BYTES:
             # Most bodies, so without another call.
@@ -65,11 +66,11 @@ class Publisher:
             publication = envelope.read_publication(body, runtime.route.queue, self._limits, self._clock, trace_id)
         else:
             publication = await turns.run(self._publication, runtime, trace, body, size=len(body))
-        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
+        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties, options)
         claim = None
         if key is not None or publication.idempotency_key is not None:
             properties = None if broker_properties is None else outgoing.properties
-            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, properties)
+            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, properties, options)
             claim = _claim(runtime, caller, publication, key, sent_as)
         outcome: KeyedResult
         span = UNTRACED
@@ -145,16 +146,17 @@ class Publisher:
         ordering_key: str | None,
         trace: Trace | None,
         broker_properties: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Projection:
         """The message that a publish would write. Its trace context is the request's: no span is made."""
         route = runtime.route
         publication = await turns.run(self._publication, runtime, trace, body, size=len(body), background=True)
-        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
+        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties, options)
         outgoing = carrying(trace, route, outgoing)
         keys = None
         if publication.idempotency_key is not None:
             properties = None if broker_properties is None else outgoing.properties
-            sent_as = fingerprint(body, delay_seconds, ordering_key, properties)
+            sent_as = fingerprint(body, delay_seconds, ordering_key, properties, options)
             _claim(runtime, caller, publication, None, sent_as)
             keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from babelgate.brokers.batcher import Batcher, Budget
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
@@ -258,26 +259,31 @@ class QueueRuntime:
         delay_seconds: float | None,
         ordering_key: str | None,
         broker_properties: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Outgoing:
-        """The message to send. ``delay_seconds``, ``ordering_key`` and ``broker_properties`` (JSON values by
-        their names) are those of the request, beside the body's own.
+        """The message to send. ``delay_seconds``, ``ordering_key``, ``broker_properties`` (JSON values by their names)
+        and further ``options`` by name are those of the request, beside the body's own.
 
         Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker cannot carry it, and EnvelopeError
         if request and body differ.
         """
         route = self.route
+        if options:
+            publication = _with_options(publication, options)
         delay, key = publication.delay_seconds, publication.ordering_key
         if delay_seconds is not None:
             delay = agreed("delay_seconds", "the query parameter delay_seconds", delay_seconds, delay)
         if ordering_key is not None:
             key = agreed("ordering_key", "the query parameter ordering_key", ordering_key, key)
+        if publication.deliver_at is not None:
+            delay = self._delay_until(publication.deliver_at, delay)
         properties: Mapping[str, Any] = {}
         if broker_properties is not None or publication.broker_properties is not None:
             properties = self._broker_properties(publication, broker_properties, delay, key)
         if key is not None:
             key = route.check_ordering_key(key)
         if delay:
-            route.check_delay(delay)
+            route.check_delay(delay, "delay_seconds" if publication.deliver_at is None else "deliver_at")
         if publication.headers:
             route.check_headers(publication.headers)
         if route.capabilities.max_property_bytes is not None:
@@ -286,6 +292,16 @@ class QueueRuntime:
         if maximum is not None and len(body) > maximum:
             raise BodyTooLarge(actual=len(body), limit=maximum)
         return Outgoing(body, publication.headers, key, delay or 0, publication.envelope.id, properties=properties)
+
+    def _delay_until(self, deliver_at: int, delay_seconds: float | None) -> float:
+        """The seconds from now until ``deliver_at`` (Unix ms), 0 for a time in the past.
+
+        Raises EnvelopeError for a message that has ``delay_seconds``, too.
+        """
+        if delay_seconds is not None:
+            detail = "delay_seconds and deliver_at both delay the message: send one of them."
+            raise EnvelopeError([Problem("/deliver_at", "deliver_at_mismatch", detail)])
+        return max(deliver_at - self._shared.clock(), 0) / 1000
 
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
@@ -324,6 +340,13 @@ def agreed(option: str, parameter: str, given: Given, member: Given | None) -> G
         detail = f"{option} of the body differs from {parameter}: send one of them, or the same value in both."
         raise EnvelopeError([Problem(f"/{option}", f"{option}_mismatch", detail)])
     return given
+
+
+def _with_options(publication: Publication, options: Mapping[str, Any]) -> Publication:
+    """``publication`` with the ``options`` of the query, by name. Raises EnvelopeError as :func:`agreed`."""
+    for name, value in options.items():
+        agreed(name, f"the query parameter {name}", value, getattr(publication, name))
+    return replace(publication, **options)
 
 
 def _sizes_of(pendings: Sequence[PendingPublish]) -> Sequence[int]:

@@ -64,22 +64,22 @@ class Route(BrokerRoute):
     policy: Policy
     configured_name: str
 
-    def check_delay(self, delay_seconds: float) -> None:
+    def check_delay(self, delay_seconds: float, option: str = "delay_seconds") -> None:
         """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker
-        cannot keep."""
-        self._check_delay(delay_seconds, self.capabilities.max_delay_seconds)
+        cannot keep. ``option``: the option of the message that asks for it."""
+        self._check_delay(delay_seconds, self.capabilities.max_delay_seconds, option)
 
     def check_retry_delay(self, delay_seconds: float) -> None:
         """The same for the delay of a nack."""
         self._check_delay(delay_seconds, self.capabilities.max_retry_delay_seconds)
 
-    def _check_delay(self, delay_seconds: float, maximum: float | None) -> None:
+    def _check_delay(self, delay_seconds: float, maximum: float | None, option: str = "delay_seconds") -> None:
         if not 0 <= delay_seconds < math.inf:
             raise InvalidParameter(name="delay_seconds", reason="must be 0 or more")
         if maximum is not None and delay_seconds > maximum:
             raise UnsupportedByBroker(
                 code="delay_too_long",
-                pointer="/delay_seconds",
+                pointer=f"/{option}",
                 reason=f"The broker {self.broker!r} delays by at most {maximum:.15g} s, not {delay_seconds:.15g} s.",
                 maximum=maximum,
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -26,20 +26,27 @@ Outcome = Receipt | BabelgateError
 
 
 class _Delayed(Struct):
-    delay_seconds: float | None = None
+    deliver_at: int | None = None
 
 
 async def entry(
-    queue: str, body: bytes, clock: Clock, trace: Trace | None, delay_seconds: float | None = None
+    queue: str,
+    body: bytes,
+    clock: Clock,
+    trace: Trace | None,
+    delay_seconds: float | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Convert a job to an entry for ``queue``. ``trace``: of the request, for a job without a trace id.
 
-    Raises EnvelopeError, also for a job with a schedule if the request has a ``delay_seconds``.
+    Raises EnvelopeError, also for a job with a schedule if the request has ``delay_seconds``, or ``deliver_at`` among
+    its ``options``.
     """
     made = await turns.run(as_entry, body, queue, clock, _trace_id(trace), size=len(body))
-    if delay_seconds is not None and msgspec.json.decode(made, type=_Delayed).delay_seconds is not None:
-        detail = "scheduled_at of the job and the query parameter delay_seconds both delay it: send one of them."
-        raise EnvelopeError([Problem("/scheduled_at", "delay_seconds_mismatch", detail)])
+    name = "delay_seconds" if delay_seconds is not None else "deliver_at" if "deliver_at" in (options or {}) else None
+    if name is not None and msgspec.json.decode(made, type=_Delayed).deliver_at is not None:
+        detail = f"scheduled_at of the job and the query parameter {name} both delay it: send one of them."
+        raise EnvelopeError([Problem("/scheduled_at", f"{name}_mismatch", detail)])
     return made
 
 

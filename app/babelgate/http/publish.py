@@ -25,8 +25,9 @@ from babelgate.http.broker_properties import from_header, refuse_header
 from babelgate.http.exchange import JSON, ClientGone, Exchange, log
 from babelgate.http.jobs import JOB, all_located, entries, entry, located
 from babelgate.http.problems import HttpError, RawHeaders
+from babelgate.http.publish_parameters import PublishParameters, given, options_of
 from babelgate.http.results import BatchResults
-from babelgate.http.schemas import NoParameters, PublishParameters, from_query, given
+from babelgate.http.schemas import NoParameters, from_query
 from babelgate.http.spool import Spool
 from babelgate.http.upload import CHUNK_BYTES, Upload, array_chunks, line_chunks
 from babelgate.ojs import MEDIA_TYPE
@@ -56,10 +57,11 @@ class Publishing:
     async def one(self, exchange: Exchange) -> None:
         """Publish one message; 201 when it is durable."""
         query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
-        delay = ordering_key = None
+        delay = ordering_key = options = None
         if query:
             parameters = from_query(query, PublishParameters)
             delay, ordering_key = given(parameters.delay_seconds), given(parameters.ordering_key)
+            options = options_of(parameters)
         key = _idempotency_key(exchange) if _NAME in headers else None
         is_job = headers.get(b"content-type") != JSON and require_json(exchange, MEDIA_TYPE) == JOB
         access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
@@ -71,13 +73,16 @@ class Publishing:
             publishing = self._gateway.publish(
                 exchange.caller,
                 access,
-                await entry(access.route.queue, body, self._gateway.clock, exchange.trace, delay) if is_job else body,
+                await entry(access.route.queue, body, self._gateway.clock, exchange.trace, delay, options)
+                if is_job
+                else body,
                 delay_seconds=delay,
                 ordering_key=ordering_key,
                 trace=exchange.trace,
                 idempotency_key=key,
                 sent=body,
                 broker_properties=properties,
+                options=options,
             )
             receipt = await (located(publishing, body) if is_job else publishing)
         replayed = _REPLAYED if type(receipt) is Replay else None

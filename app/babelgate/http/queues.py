@@ -32,7 +32,8 @@ from babelgate.http.dependencies import (
 from babelgate.http.exchange import Exchange
 from babelgate.http.jobs import JOB, entry, located
 from babelgate.http.problems import UnsupportedMediaType
-from babelgate.http.schemas import ValidateParameters, from_query, given
+from babelgate.http.publish_parameters import OPTIONS, ValidateParameters, given, options_of
+from babelgate.http.schemas import from_query
 
 
 @cache
@@ -74,23 +75,24 @@ def routes() -> APIRouter:
             )
         access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
         exchange: Exchange = request.scope[EXCHANGE]
-        body, properties = await request.body(), from_header(exchange)
+        body, properties, options = await request.body(), from_header(exchange), options_of(parameters)
         is_job = media_type(exchange) == JOB
         validating = gateway.validate(
             caller,
             access,
-            await entry(queue, body, gateway.clock, exchange.trace, delay) if is_job else body,
+            await entry(queue, body, gateway.clock, exchange.trace, delay, options) if is_job else body,
             delay_seconds=delay,
             ordering_key=given(parameters.ordering_key),
             trace=exchange.trace,
             broker_properties=properties,
+            options=options,
         )
         return _projected(await (located(validating, body) if is_job else validating))
 
     async def _consumed(
         gateway: Gateway, caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes
     ) -> Projection:
-        for name in ("delay_seconds", "ordering_key"):
+        for name in ("delay_seconds", "ordering_key", *OPTIONS):
             if given(getattr(parameters, name)) is not None:
                 raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
         refuse_header(exchange, "is not allowed with mode=consume")

@@ -10,11 +10,14 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from babelgate.envelope.options import MAX_ORDERING_KEY
 from babelgate.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from babelgate.gateway.ack_tokens import MAX_TOKEN_LENGTH
 from babelgate.http.heads import parameters_of
 from babelgate.http.problems import Defect
+from babelgate.http.publish_parameters import MAX_SECONDS, Delay
+from babelgate.http.publish_parameters import PublishParameters as PublishParameters
+from babelgate.http.publish_parameters import ValidateParameters as ValidateParameters
+from babelgate.http.publish_parameters import given as given
 from babelgate.jsontext import pointer
 from babelgate.schematext import Fault, explain
 
@@ -28,24 +31,12 @@ MAX_SETTLE_BYTES = 2_097_152
 """Maximum body of one settle call: 1000 tokens, each with more than a kilobyte of error text."""
 MAX_PARAMETER_BYTES = 65_536
 """Maximum body of a request that has parameters and no messages: a receive, or an operator's request."""
-MAX_SECONDS = 31_536_000
-"""Maximum delay and lease: one year. The broker's own maximum applies as well."""
 
 Token = Annotated[
     str, Meta(description="An ack token of a received message.", min_length=1, max_length=MAX_TOKEN_LENGTH)
 ]
 Tokens = Annotated[
     list[Token], Meta(min_length=1, max_length=MAX_TOKENS, description=f"1 to {MAX_TOKENS} ack tokens of this queue.")
-]
-Delay = Annotated[
-    float,
-    Meta(
-        ge=0,
-        le=MAX_SECONDS,
-        description="Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the "
-        "broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.",
-        examples=[0],
-    ),
 ]
 Retryable = Annotated[bool | None, Meta(description="For a failure: whether the same request may succeed later.")]
 LeaseTime = Annotated[
@@ -67,33 +58,6 @@ _NAMED = re.compile(r"Object (?P<kind>contains unknown|missing required) field `
 _BYTE = re.compile(r"byte ([0-9]+)")
 
 Read = TypeVar("Read", bound=Struct)
-Value = TypeVar("Value")
-
-
-class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """The query parameters of a publish."""
-
-    delay_seconds: Delay | UnsetType = UNSET
-    ordering_key: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=MAX_ORDERING_KEY,
-                description="Messages with the same key are delivered in their order, where the queue keeps one.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-
-
-class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
-    """The query parameters of a dry run."""
-
-    mode: Annotated[
-        Literal["publish", "consume"],
-        Meta(description="The rules to apply: `publish` for a producer, `consume` for a body found on the queue."),
-    ] = "publish"
 
 
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -321,11 +285,6 @@ class SettleOutcome(Struct, frozen=True):
     settled: Annotated[int, Meta(description="The number of tokens that were settled.")]
     failed: Annotated[int, Meta(description="The number of tokens that failed.")]
     results: Annotated[list[TokenResult], Meta(description="The results, by action and in the order of the tokens.")]
-
-
-def given(value: Value | UnsetType) -> Value | None:
-    """The value of an optional parameter, or None. The schema has no None, because a query ``null`` would match it."""
-    return None if isinstance(value, UnsetType) else value
 
 
 def from_body(body: bytes, kind: type[Read]) -> Read:

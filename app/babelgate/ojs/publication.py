@@ -29,7 +29,7 @@ _DEFECTS = {
 
 
 def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None) -> bytes:
-    """Return the publish entry of ``body``, an OJS job for ``queue``: its envelope and its delay.
+    """Return the publish entry of ``body``, an OJS job for ``queue``: its envelope and when it is due.
 
     ``id`` and ``queue`` are optional; attributes of the server are replaced. ``trace_id``, that of the request's trace,
     is used for a job without one. Raises EnvelopeSyntaxError, or
@@ -59,7 +59,7 @@ def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None)
     entry: dict[str, Any] = {"envelope": Raw(envelope)}
     due = milliseconds(values.get("scheduled_at"))
     if due is not None and due > now:
-        entry["delay_seconds"] = (due - now) / 1000
+        entry["deliver_at"] = due
     return msgspec.json.encode(entry)
 
 
@@ -82,7 +82,7 @@ def _place(place: str, job: Container[str], meta: Container[str], is_array: bool
         return "/meta/urn" if "urn" in meta else "/type"
     if first == "trace_id":
         return "/meta/trace_id" if "trace_id" in meta else ""
-    if first == "delay_seconds" and "scheduled_at" in job:
+    if first == "deliver_at" and "scheduled_at" in job:
         return "/scheduled_at"
     if first == "data":
         # An array is the only member of data.

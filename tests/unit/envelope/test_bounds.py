@@ -165,11 +165,17 @@ OPTIONS: dict[str, Any] = {
     "headers": {"a": "b", "c": " "},
     "idempotency_key": "k",
     "broker_properties": {"SessionId": "s", "TimeToLive": 1.5},
+    "deliver_at": 1_790_000_000_000,
 }
 WRONG: list[tuple[str, Any, tuple[str, str]]] = [
     ("delay_seconds", -1, ("invalid_delay", "/delay_seconds")),
     ("delay_seconds", "1", ("invalid_delay", "/delay_seconds")),
     ("delay_seconds", True, ("invalid_delay", "/delay_seconds")),
+    ("deliver_at", -1, ("invalid_deliver_at", "/deliver_at")),
+    ("deliver_at", 1.5, ("invalid_deliver_at", "/deliver_at")),
+    ("deliver_at", True, ("invalid_deliver_at", "/deliver_at")),
+    ("deliver_at", 2**63, ("invalid_deliver_at", "/deliver_at")),
+    ("deliver_at", "2026-11-24T10:00:00Z", ("invalid_deliver_at", "/deliver_at")),
     ("ordering_key", "", ("invalid_ordering_key", "/ordering_key")),
     ("ordering_key", " ", ("invalid_ordering_key", "/ordering_key")),
     ("ordering_key", "x" * 1025, ("invalid_ordering_key", "/ordering_key")),

@@ -352,11 +352,11 @@ def entry(job: Any) -> Any:
 def test_a_published_job_is_an_entry_that_the_publish_api_takes() -> None:
     job = JOB | {"state": "completed", "attempt": 9, "priority": 5, "scheduled_at": "2025-06-05T14:12:17.500Z"}
     made = entry(job)
-    assert made["delay_seconds"] == 10.5
+    assert made["deliver_at"] == NOW + 10_500
     assert made["envelope"]["attempts"] == 0
     assert made["envelope"]["meta"]["ext"]["ojs"] == {"priority": 5, "scheduled_at": job["scheduled_at"]}
     publication = read_publication(as_entry(compact(job), "orders", lambda: NOW), "orders", LIMITS, lambda: NOW)
-    assert (publication.envelope.id, publication.delay_seconds) == (V7, 10.5)
+    assert (publication.envelope.id, publication.deliver_at) == (V7, NOW + 10_500)
 
 
 def test_a_published_job_may_leave_out_what_the_server_can_add() -> None:
@@ -436,7 +436,7 @@ TWO = {"args": [1, {"b": 2}]}
         ({}, "/headers", ""),
         ({}, "/headers/traceparent", ""),
         ({}, "/delay_seconds", "/delay_seconds"),
-        ({"scheduled_at": "2099-01-01T00:00:00Z"}, "/delay_seconds", "/scheduled_at"),
+        ({"scheduled_at": "2099-01-01T00:00:00Z"}, "/deliver_at", "/scheduled_at"),
         ({}, "/ordering_key", "/ordering_key"),
     ],
 )

@@ -154,5 +154,5 @@ def _contradictions(
             detail = f"{name} differs from ordering_key: send one of them, or the same value in both."
             yield Problem(pointer(_MEMBER, name), "broker_properties_mismatch", detail)
     if delay_seconds is not None and properties.get("ScheduledEnqueueTimeUtc") is not None:
-        detail = "ScheduledEnqueueTimeUtc and delay_seconds both delay the message: send one of them."
+        detail = "ScheduledEnqueueTimeUtc and delay_seconds or deliver_at both delay the message: send one of them."
         yield Problem(pointer(_MEMBER, "ScheduledEnqueueTimeUtc"), "broker_properties_mismatch", detail)

@@ -21,7 +21,8 @@ from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import Replay
 from babelgate.http.broker_properties import from_text
 from babelgate.http.problems import detail_of, status_of
-from babelgate.http.schemas import PublishParameters, from_query, given
+from babelgate.http.publish_parameters import OPTIONS, PublishParameters, given, options_of
+from babelgate.http.schemas import from_query
 from babelgate.observe.journal.search import Query
 from babelgate.runtime import turns
 
@@ -124,13 +125,14 @@ def _given(visit: Visit) -> dict[str, Any]:
     """The options in the form, as the API reads them in a query and in a header; an empty field is none. Raises
     InvalidParameter, EnvelopeError."""
     form = visit.form
-    query = {name: form[name] for name in ("delay_seconds", "ordering_key") if form.get(name)}
+    query = {name: form[name] for name in ("delay_seconds", "ordering_key", *OPTIONS) if form.get(name)}
     parameters = from_query(urlencode(query).encode(), PublishParameters)
     properties = form.get("broker_properties", "").strip()
     return {
         "delay_seconds": given(parameters.delay_seconds),
         "ordering_key": given(parameters.ordering_key),
         "broker_properties": from_text(properties.encode()) if properties else None,
+        "options": options_of(parameters),
     }
 
 
