@@ -22,6 +22,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("babelgate.brokers",),
     ("babelgate.leases",),
     ("babelgate.gateway",),
+    ("babelgate.push",),
     ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
     ("babelgate.http",),
     ("babelgate.console",),
@@ -69,7 +70,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
         "babelgate.pipeline.send",
         "babelgate.pipeline.source",
     ),
-    "httpcore": ("babelgate.cluster",),
+    "httpcore": ("babelgate.cluster", "babelgate.push"),
 }
 """Who alone imports a library. A broker's client is an extra, so only its own package may import it."""
 

@@ -12,6 +12,7 @@ from tests.suites.life import TestLife as TestLife
 from tests.suites.operators import TestOperators as TestOperators
 from tests.suites.options import TestOptions as TestOptions
 from tests.suites.publish import TestPublish as TestPublish
+from tests.suites.push import TestPush as TestPush
 from tests.suites.receive import TestReceive as TestReceive
 from tests.suites.redrive import TestRedrive as TestRedrive
 from tests.suites.redrive_jobs import TestRedriveJobs as TestRedriveJobs

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -21,6 +20,8 @@ from pydantic import (
 
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
+from babelgate.config.push import PushTargetSettings
+from babelgate.config.section import Delay, Seconds, Section
 from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
 from babelgate.jsontext import digits
@@ -29,9 +30,6 @@ from babelgate.observe.journal import kept_meta
 
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|\[[0-9a-f:.]+\]")
 _UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Delay = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 def commas(value: object) -> object:
@@ -63,13 +61,6 @@ def host_name(value: str) -> str:
 
 
 QueuePattern = Annotated[str, AfterValidator(_queue_pattern)]
-
-
-class Section(BaseModel):
-    """A mapping of the configuration. Unknown keys are errors."""
-
-    # A rejected value may be a secret, so pydantic must not quote it.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True)
 
 
 class _Open(Section):
@@ -149,6 +140,9 @@ class QueueSettings(_Open):
         default="refuse",
         description="What becomes of a message with an `ordering_key` on a queue that keeps no order: `refuse` it with "
         "422, or `ignore` the key.",
+    )
+    push: PushTargetSettings | None = Field(
+        default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."
     )
 
 

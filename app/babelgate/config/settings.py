@@ -20,24 +20,24 @@ from pydantic import (
 )
 
 from babelgate.config import sources
+from babelgate.config.push import PushSettings
+from babelgate.config.section import Delay, Seconds, Section
 from babelgate.config.sections import (
     AuthSettings,
     BrokerSettings,
     ConsoleSettings,
-    Delay,
     IdempotencySettings,
     JournalSettings,
     LimitSettings,
     PeerSettings,
     QueuePattern,
     QueueSettings,
-    Seconds,
-    Section,
     TokenKeySettings,
     commas,
     host_name,
 )
 from babelgate.errors import ConfigError
+from babelgate.push.targets import refusal
 from babelgate.schematext import closest, explain, fault_of, names_of, valid_names
 
 _TAGS = ("auth: none", "auth: tokens")
@@ -66,6 +66,7 @@ class Settings(Section):
     idempotency: IdempotencySettings = IdempotencySettings()
     journal: JournalSettings = JournalSettings()
     console: ConsoleSettings = ConsoleSettings()
+    push: PushSettings = PushSettings()
     auth: (
         Annotated[
             Annotated[Literal["none"], Tag(_TAGS[0])] | Annotated[AuthSettings, Tag(_TAGS[1])],
@@ -122,6 +123,7 @@ class Settings(Section):
                     key=f"{key}.broker",
                     reason=f"no broker {route.broker!r} is configured; the configured brokers are {names}",
                 )
+            self._check_push(key, route)
         if self.idempotency.store not in ("own", "none", *self.brokers):
             names = ", ".join(self.brokers)
             reason = f"no broker {self.idempotency.store!r} is configured; must be own, none, or one of {names}"
@@ -138,6 +140,15 @@ class Settings(Section):
                 "set auth.tokens, or auth: none to allow anyone",
             )
         return self
+
+    def _check_push(self, key: str, route: QueueSettings) -> None:
+        if route.push is None:
+            return
+        if key == "default" or "*" in key:
+            reason = "needs the exact name of a queue: a gateway does not know all the queues that a pattern matches"
+            raise ConfigError(key=f"{key}.push", reason=reason)
+        if (refused := refusal(route.push.url, self.push.guard)) is not None:
+            raise ConfigError(key=f"{key}.push.url", reason=refused)
 
     def _check_peers(self) -> None:
         peers = self.peers

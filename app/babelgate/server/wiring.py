@@ -49,6 +49,7 @@ from babelgate.observe.metrics.labels import QueueLabels
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Tracing, tracing_from_env
+from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
@@ -173,6 +174,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
+    targets = {queue: route.push.target for queue, route in settings.queues.items() if route.push is not None}
+    if targets:
+        pushed = metrics.pushed if metrics is not None else lambda *post: None
+        parts.append(Pushes(gateway, targets, settings.push.guard, pushed))
     ended = [] if durations is None else [durations.ended]
     malformed = [] if durations is None else [durations.malformed]
     if settings.access_log:

@@ -134,6 +134,14 @@ WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"
 )
+PUSH_DURATION = Metric(
+    "babelgate.push.duration",
+    "histogram",
+    "Duration of posts to webhooks, by outcome.",
+    "s",
+    (*_QUEUE, "outcome"),
+    _LONG_SECONDS,
+)
 
 JOURNAL_RECORDS = _counter(
     "babelgate.journal_records", "Journal records made, gaps included.", unit="{record}", labels=()
@@ -216,6 +224,8 @@ CATALOGUE: tuple[Metric, ...] = tuple(value for value in list(globals().values()
 """All metrics, in the order of their declaration."""
 
 OUTCOMES = ("acked", "nacked", "rejected", "lease_lost")
+PUSH_OUTCOMES = ("acked", "nacked", "rejected", "held", "unreachable")
+"""What became of a pushed message. The last two are no attempts."""
 REASONS = ("failed", "poison", "unknown_urn")
 SPAN_LOSSES = ("queue_full", "export_failed")
 RESULTS = ("settled", "lease_lost", "unreachable", "unknown", "failed")

@@ -28,6 +28,7 @@ from babelgate.observe.metrics.catalogue import (
     OUTCOMES,
     POISON,
     PUBLISHED,
+    PUSH_DURATION,
     REASONS,
     REDRIVEN,
     RESULTS,
@@ -159,6 +160,11 @@ class Metrics:
             if error is None or error in self._errors:
                 self._by_request[key] = instrument
         instrument.observe(seconds, sampled)
+
+    def pushed(self, queue: str, broker: str, outcome: str, seconds: float) -> None:
+        """Count one post of a message of ``queue``, with an outcome in PUSH_OUTCOMES."""
+        label = OTHER if self._has_no_label(queue) else self.register(queue, broker)
+        self._histogram(PUSH_DURATION, (label, broker, outcome)).observe(seconds)
 
     def malformed(self, kind: str) -> None:
         """Count one request of a kind in MALFORMED_KINDS that the server refused before any endpoint."""

@@ -1,0 +1,103 @@
+"""The sections of the configuration that describe pushes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, IPvAnyNetwork, SecretStr, field_validator
+
+from babelgate.config.section import Seconds, Section
+from babelgate.push import targets
+from babelgate.push.addresses import AddressGuard
+from babelgate.push.bodies import BodyFormat
+from babelgate.push.signing import secret_of
+
+
+def _webhook_secret(value: SecretStr) -> SecretStr:
+    secret_of(value.get_secret_value())
+    return value
+
+
+class PushTargetSettings(Section):
+    """Where the messages of a queue are pushed to; see docs/push.md."""
+
+    url: Annotated[str, AfterValidator(targets.check_url)] = Field(
+        repr=False, description="The URL of the webhook that each message is posted to: `https://…`."
+    )
+    secrets: tuple[Annotated[SecretStr, AfterValidator(_webhook_secret)], ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="Secrets of [Standard Webhooks](https://www.standardwebhooks.com), `whsec_…`. Each signs every "
+        "post, so that a receiver can change from one to the next.",
+    )
+    body: BodyFormat = Field(
+        default="envelope", description="What is posted: the whole `envelope`, or its `data` alone."
+    )
+    concurrency: int = Field(
+        default=targets.CONCURRENCY,
+        ge=1,
+        le=targets.MAX_CONCURRENCY,
+        description="Most posts at a time, of each process. 1 keeps the order of the queue.",
+    )
+    per_second: float | None = Field(
+        default=None,
+        ge=0.001,
+        le=100_000,
+        allow_inf_nan=False,
+        description="Most posts in a second, of each process. None: no bound.",
+    )
+    timeout_seconds: Seconds = Field(
+        default=targets.TIMEOUT_SECONDS,
+        ge=0.1,
+        le=targets.MAX_TIMEOUT_SECONDS,
+        description="Time for a post, from connecting to the head of the answer. The lease is extended meanwhile.",
+    )
+    reject_statuses: tuple[Annotated[int, Field(ge=300, le=599)], ...] = Field(
+        default=targets.REJECT_STATUSES,
+        max_length=100,
+        description="Statuses of answers with which a message is dead-lettered at once.",
+    )
+    headers: dict[str, SecretStr] = Field(
+        default_factory=dict, max_length=32, description="More headers of each post, such as `authorization`."
+    )
+
+    @field_validator("headers")
+    @classmethod
+    def _legal_headers(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, value in headers.items():
+            targets.check_header(name, value.get_secret_value())
+        if len({name.lower() for name in headers}) < len(headers):
+            raise ValueError("two headers have the same name")
+        return headers
+
+    @property
+    def target(self) -> targets.PushTarget:
+        """The target itself."""
+        return targets.PushTarget(
+            url=self.url,
+            secrets=tuple(secret_of(each.get_secret_value()) for each in self.secrets),
+            body=self.body,
+            concurrency=self.concurrency,
+            per_second=self.per_second,
+            timeout_seconds=self.timeout_seconds,
+            reject_statuses=self.reject_statuses,
+            headers=tuple((name.lower(), value.get_secret_value()) for name, value in self.headers.items()),
+        )
+
+
+class PushSettings(Section):
+    """What pushes may connect to; see docs/push.md."""
+
+    allow_http: bool = Field(default=False, description="Whether URLs of pushes may begin with `http://`.")
+    allow_private: bool = Field(
+        default=False, description="Whether pushes may connect to private and loopback addresses."
+    )
+    networks: tuple[IPvAnyNetwork, ...] = Field(
+        default=(),
+        description="Networks that pushes may connect to although they are not public, such as `10.1.0.0/16`.",
+    )
+
+    @property
+    def guard(self) -> AddressGuard:
+        """The guard of all pushes."""
+        return AddressGuard(self.allow_http, self.allow_private, self.networks)

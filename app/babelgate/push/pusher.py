@@ -1,0 +1,305 @@
+"""Pushes the messages of one queue to its target: receives, posts, and settles by the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from babelgate.errors import BabelgateError, LeaseLost
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+from babelgate.observe.tracing.trace import Trace
+from babelgate.push.bodies import FORMATS
+from babelgate.push.circuit import Pace, TargetCircuit
+from babelgate.push.signing import signatures, webhook_id
+from babelgate.push.spans import PushSpan, pushing
+from babelgate.push.state import PushFailure, PushState
+from babelgate.push.targets import PushTarget
+from babelgate.push.transport import Answer, NoAnswer, NotConnected, Poster
+from babelgate.runtime.background import BackgroundTasks
+from babelgate.runtime.backoff import Backoff
+
+WAIT_SECONDS = 20.0
+"""The wait of one receive. The next one follows at once."""
+EXTEND_SHARE = 1 / 3
+"""Leases are extended after this share of them, so that two more extends are tried before they end."""
+STOP_SECONDS = 5.0
+"""How long a stop waits for posts in flight. Their messages then go back to the queue."""
+_BROKER_BACKOFF = (0.2, 10.0)
+_SETTLE_BACKOFF = (0.2, 5.0)
+_HELD_STATUSES = (429, 503)
+
+Outcome = Literal["acked", "nacked", "rejected", "held", "unreachable"]
+"""``held``: the target has asked for a pause, ``unreachable``: no connection. Neither counts as an attempt."""
+
+Report = Callable[[str, str, Outcome, float], None]
+"""Called with the queue, the broker, the outcome and the seconds of each post."""
+
+log = get_logger(__name__)
+_throttled = LogThrottle(log)
+
+
+class _Verdict(Struct, frozen=True):
+    outcome: Outcome
+    settlement: Settlement
+    failure: PushFailure | None = None
+
+
+class Pusher:
+    """The pushes of one queue by this process. The broker distributes the messages between processes.
+
+    A failed post is a nack with the back-off of the queue, and an attempt. A post that the target cannot have seen, or
+    whose answer asks for a pause, is none: the message goes back to the queue, and nothing is pushed meanwhile.
+    """
+
+    def __init__(self, gateway: Gateway, queue: str, target: PushTarget, poster: Poster, report: Report) -> None:
+        self.queue = queue
+        self.target = target
+        self.state = PushState()
+        self.circuit = TargetCircuit()
+        self._gateway = gateway
+        self._caller = Caller("push", {queue: frozenset((Right.LISTEN,))})
+        self._poster = poster
+        self._report = report
+        self._pace = Pace(target.per_second)
+        self._posting: BackgroundTasks[None] = BackgroundTasks()
+        self._unanswered: set[asyncio.Task[None]] = set()
+        """Those of ``_posting`` whose post has no outcome yet."""
+        self._leased: dict[str, float] = {}
+        """The tokens of messages in flight, and the loop time of their last lease."""
+        self._ended = asyncio.Event()
+        """Set when a message was settled."""
+        self._running: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that were received and are not settled yet."""
+        return len(self._posting)
+
+    def start(self) -> None:
+        """Begin to push; needs a running event loop."""
+        loop = asyncio.get_running_loop()
+        self._running = loop.create_task(self._run())
+        self._keeping = loop.create_task(self._keep_leases())
+
+    async def close(self) -> None:
+        """Receive no more; wait for posts in flight for at most STOP_SECONDS, and return the messages of the others.
+
+        What was answered is settled, for at most STOP_SECONDS more.
+        """
+        await _cancel(self._running)
+        await self._posting.wait(STOP_SECONDS)
+        for task in self._unanswered:
+            task.cancel()
+        await self._posting.wait(STOP_SECONDS)
+        await self._posting.cancel()
+        await _cancel(self._keeping)
+        await self._poster.close()
+
+    async def _run(self) -> None:
+        backoff = Backoff(*_BROKER_BACKOFF)
+        while not self._gateway.draining:
+            limit = await self._next_limit()
+            try:
+                messages = await self._gateway.receive(
+                    self._caller,
+                    self.queue,
+                    max_messages=limit,
+                    wait_seconds=WAIT_SECONDS,
+                    trace=self._trace(),
+                )
+            except BabelgateError as error:
+                _throttled.warning("push not received", queue=self.queue, error=error)
+                await asyncio.sleep(backoff.failed())
+                continue
+            except Exception:
+                log.exception("push not received; tried again later", queue=self.queue)
+                await asyncio.sleep(backoff.failed())
+                continue
+            backoff.succeeded()
+            if messages and self.circuit.state == "open":
+                # It opened during the wait.
+                await asyncio.shield(self._gateway.give_back(self.queue, messages))
+                continue
+            self._pace.take(len(messages))
+            now = asyncio.get_running_loop().time()
+            for message in messages:
+                self._leased[message.ack_token] = now
+                self._posting.start(self._push(message))
+
+    async def _next_limit(self) -> int:
+        """Wait until a message may be pushed; return how many."""
+        while True:
+            self._ended.clear()
+            state = self.circuit.state
+            free = self.target.concurrency - len(self._posting)
+            if state == "open":
+                await asyncio.sleep(self.circuit.wait_seconds)
+            elif (state == "half_open" and self._posting) or free <= 0:
+                await self._ended.wait()
+            elif (limit := self._pace.allowed(1 if state == "half_open" else min(free, 100))) > 0:
+                return limit
+            else:
+                await asyncio.sleep(self._pace.wait_seconds)
+
+    async def _push(self, message: Message) -> None:
+        """Post one message, and settle it by the answer."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            with pushing(self._trace(), self._gateway.router.route(self.queue), self.target, message) as span:
+                verdict = await self._outcome(message, span)
+                seconds = loop.time() - began
+                if verdict.failure is not None:
+                    span.failed(verdict.failure.code, verdict.failure.detail)
+                await self._settle(verdict.settlement, span.trace)
+            self._count(message, verdict, seconds)
+        except Exception:
+            log.exception("push failed", queue=self.queue)
+        finally:
+            self._leased.pop(message.ack_token, None)
+            loop.call_soon(self._ended.set)
+
+    async def _outcome(self, message: Message, span: PushSpan) -> _Verdict:
+        """Post one message. When the call is cancelled, the message goes back to the queue."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._unanswered.add(task)
+        try:
+            return await self._posted(message, span)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._gateway.give_back(self.queue, [message]))
+            raise
+        except Exception:
+            log.exception("push failed", queue=self.queue)
+            failure = PushFailure(self._gateway.clock(), "", None, "internal_error", "an unexpected error, see the log")
+            return self._again(message, "nacked", failure)
+        finally:
+            self._unanswered.discard(task)
+
+    async def _posted(self, message: Message, span: PushSpan) -> _Verdict:
+        now = self._gateway.clock()
+        given, body = FORMATS[self.target.body](message)
+        identity = webhook_id(message.lease.facts.message_id or message.trace_id or "")
+        headers = [
+            *given,
+            ("webhook-id", identity),
+            ("webhook-timestamp", str(now // 1000)),
+            ("webhook-signature", signatures(self.target.secrets, identity, now // 1000, body)),
+            ("queue", self.queue),
+            ("attempts", str(message.attempts)),
+            *span.headers,
+            *self.target.headers,
+        ]
+        job = message.lease.facts.job
+        if job is not None and job.isascii() and job.isprintable():
+            headers.append(("job", job))
+        try:
+            answer = await self._poster.post(headers, body)
+        except NotConnected as error:
+            self.circuit.failed(at_once=True)
+            return self._again(message, "unreachable", PushFailure(now, identity, None, "unreachable", str(error)))
+        except NoAnswer as error:
+            self.circuit.failed()
+            return self._again(message, "nacked", PushFailure(now, identity, None, "no_answer", str(error)))
+        span.answered(answer.status)
+        return self._judged(message, answer, now, identity)
+
+    def _judged(self, message: Message, answer: Answer, now: int, identity: str) -> _Verdict:
+        """What becomes of a message with this answer."""
+        status = answer.status
+        if 200 <= status < 300:
+            self.circuit.succeeded()
+            return _Verdict("acked", Settlement(acks=[message.ack_token]))
+        detail = f"HTTP {status}" + (f": {answer.excerpt}" if answer.excerpt else "")
+        failure = PushFailure(now, identity, status, "status", detail)
+        if status in self.target.reject_statuses:
+            self.circuit.succeeded()
+            rejected = Reject([message.ack_token], f"The push to {self.target.host} was answered with {detail}")
+            return _Verdict("rejected", Settlement(rejects=[rejected]), failure)
+        if status in _HELD_STATUSES and answer.retry_after_seconds is not None:
+            self.circuit.hold(answer.retry_after_seconds)
+            return self._again(message, "held", failure)
+        if status >= 500 or status == 429:
+            self.circuit.failed()
+        else:
+            self.circuit.succeeded()
+        return self._again(message, "nacked", failure)
+
+    def _again(self, message: Message, outcome: Outcome, failure: PushFailure) -> _Verdict:
+        why = f"The push to {self.target.host} failed: {failure.detail}"
+        nack = Nack([message.ack_token], error=why, failed=outcome == "nacked")
+        return _Verdict(outcome, Settlement(nacks=[nack]), failure)
+
+    async def _settle(self, settlement: Settlement, trace: Trace | None) -> None:
+        """Settle, again and again while the broker does not answer and the lease lasts: a settle may be repeated."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._lease_seconds
+        backoff = Backoff(*_SETTLE_BACKOFF)
+        while True:
+            error: BabelgateError | None
+            try:
+                (result,) = await self._gateway.settle(self._caller, self.queue, settlement, trace)
+                error = result.error
+            except BabelgateError as raised:
+                error = raised
+            if error is None:
+                return
+            if isinstance(error, LeaseLost) or not error.retryable or loop.time() > until:
+                _throttled.warning("push not settled", queue=self.queue, error=error)
+                return
+            await asyncio.sleep(backoff.failed())
+
+    def _count(self, message: Message, verdict: _Verdict, seconds: float) -> None:
+        self.state.ended(verdict.outcome, verdict.failure)
+        if verdict.failure is not None:
+            _throttled.warning(
+                "push failed",
+                queue=self.queue,
+                outcome=verdict.outcome,
+                host=self.target.host,
+                reason=verdict.failure.detail,
+            )
+        self._report(self.queue, message.lease.broker, verdict.outcome, seconds)
+
+    async def _keep_leases(self) -> None:
+        """Extend the leases of messages in flight, all that are due in one call."""
+        loop = asyncio.get_running_loop()
+        while True:
+            lease = self._lease_seconds
+            await asyncio.sleep(lease * EXTEND_SHARE)
+            now = loop.time()
+            due = [token for token, since in self._leased.items() if now - since >= lease * EXTEND_SHARE]
+            if not due:
+                continue
+            try:
+                results = await self._gateway.settle(self._caller, self.queue, Settlement(extends=[Extend(due, lease)]))
+            except BabelgateError as error:
+                _throttled.warning("leases of pushes not extended", queue=self.queue, count=len(due), error=error)
+                continue
+            for token, result in zip(due, results, strict=True):
+                if result.error is None and token in self._leased:
+                    self._leased[token] = now
+                elif isinstance(result.error, LeaseLost):
+                    # The message is delivered again. Its post goes on: nothing can take it back.
+                    self._leased.pop(token, None)
+
+    @property
+    def _lease_seconds(self) -> float:
+        return self._gateway.router.route(self.queue).policy.lease_seconds
+
+    def _trace(self) -> Trace | None:
+        return Trace(self._gateway.tracing) if self._gateway.tracing.recorder is not None else None
+
+
+async def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])
