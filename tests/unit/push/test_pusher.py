@@ -1,0 +1,273 @@
+"""What a pusher does beside posting: leases, pauses, stops, and brokers that are away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from babelgate.brokers import registry
+from babelgate.brokers.binding import Binding
+from babelgate.clock import now_ms
+from babelgate.errors import BabelgateError, OutcomeUnknown
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Settlement, SettleResult
+from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.push import pusher as pusher_module
+from babelgate.push.pusher import Pusher
+from babelgate.push.pushes import Pushes
+from tests.harness.local import free_port
+from tests.harness.traced import Spans, header, parent, told
+from tests.harness.webhooks import Post, Script, answer, pushing, receiver
+from tests.harness.world import KEYS, draft, until
+
+QUEUE = "orders"
+PATIENT = Policy(max_attempts=3)
+
+
+class Unsettled(Gateway):
+    """Its broker confirms the first settles of each action only after so many calls."""
+
+    refuse = 0
+
+    async def settle(self, *given: Any, **more: Any) -> list[SettleResult]:
+        settlement: Settlement = given[2]
+        if not settlement.extends and self.refuse > 0:
+            self.refuse -= 1
+            raise OutcomeUnknown("local", "no answer")
+        return await super().settle(*given, **more)
+
+
+@contextlib.asynccontextmanager
+async def gateway(directory: Path, policy: Policy = PATIENT, **more: Any) -> AsyncIterator[Unsettled]:
+    binding: Binding = registry.connect("local", f"sqlite:///{directory}/queues.db", {"timeout_seconds": 30}, now_ms)
+    router = Router([], Rule("*", binding, policy))
+    made = Unsettled({"local": binding}, router, TokenSealer(KEYS), **more)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def publish(made: Gateway, count: int = 1) -> None:
+    results = await made.publish_many(ANYONE, QUEUE, [draft({"n": n}) for n in range(count)])
+    assert not any(isinstance(result, BabelgateError) for result in results)
+
+
+async def depth(made: Gateway) -> tuple[int | None, int | None, int | None]:
+    """Ready, leased and dead."""
+    stats = (await made.overview.queue(ANYONE, QUEUE)).stats
+    return stats.depth, stats.in_flight, stats.dead
+
+
+def of(pushes: Pushes) -> Pusher:
+    return pushes.running[QUEUE]
+
+
+def outcomes(pushes: Pushes) -> dict[str, int]:
+    return dict(of(pushes).state.outcomes)
+
+
+def always(said: bytes) -> Script:
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return said
+
+    return script
+
+
+async def test_a_lease_is_extended_while_the_receiver_works(tmp_path: Path) -> None:
+    """The receiver takes three times the lease. The message is not delivered again meanwhile."""
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        await asyncio.sleep(4.5)
+        return answer()
+
+    async with gateway(tmp_path, Policy(lease_seconds=1.5)) as made, receiver(script) as server:
+        await publish(made)
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: counted(pushes, 1))
+            assert outcomes(pushes) == {"acked": 1}
+        assert len(server.posts) == 1
+        assert await depth(made) == (0, 0, 0)
+
+
+async def counted(pushes: Pushes, count: int) -> bool:
+    return of(pushes).state.outcomes.total() >= count
+
+
+async def test_a_receiver_that_hangs_is_given_up_and_counts(tmp_path: Path) -> None:
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async with gateway(tmp_path) as made, receiver(script) as server:
+        await publish(made)
+        async with pushing(made, QUEUE, server.url, timeout_seconds=0.3) as pushes:
+            await until(lambda: counted(pushes, 3))
+            assert outcomes(pushes) == {"nacked": 3}
+            assert of(pushes).state.failures[0].code == "no_answer"
+        assert [post.headers["attempts"] for post in server.posts] == ["0", "1", "2"]
+        assert await depth(made) == (0, 0, 1)
+
+
+async def test_a_target_that_is_away_takes_no_attempt(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made:
+        await publish(made, 3)
+        async with pushing(made, QUEUE, f"http://127.0.0.1:{free_port()}/") as pushes:
+            await until(lambda: counted(pushes, 3))
+            found = of(pushes)
+            assert set(outcomes(pushes)) == {"unreachable"}
+            assert found.circuit.state != "closed"
+            assert found.state.failures[0].status is None
+        assert await depth(made) == (3, 0, 0)
+        (message,) = await made.receive(ANYONE, QUEUE)
+        assert message.attempts == 0
+
+
+async def test_failures_open_the_circuit_and_a_probe_closes_it(tmp_path: Path) -> None:
+    is_broken = True
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return answer(500 if is_broken else 200)
+
+    async with gateway(tmp_path, Policy(max_attempts=1_000)) as made, receiver(script) as server:
+        await publish(made, 20)
+        async with pushing(made, QUEUE, server.url, concurrency=1) as pushes:
+            await server.arrived(7)
+            # Five failures open it, and then each pause is followed by one probe.
+            assert of(pushes).circuit.state != "closed"
+            is_broken = False
+            await until(lambda: acked(pushes, 20))
+            assert of(pushes).circuit.state == "closed"
+        assert await depth(made) == (0, 0, 0)
+
+
+async def acked(pushes: Pushes, count: int) -> bool:
+    return outcomes(pushes).get("acked", 0) >= count
+
+
+async def test_a_receiver_that_asks_for_a_pause_gets_it(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver(always(answer(429, Retry_After="3600"))) as server:
+        await publish(made, 5)
+        async with pushing(made, QUEUE, server.url, concurrency=1) as pushes:
+            await until(lambda: counted(pushes, 1))
+            assert of(pushes).circuit.wait_seconds > 3_000
+        assert len(server.posts) == 1
+        assert await depth(made) == (5, 0, 0)
+
+
+async def test_a_2xx_that_was_read_is_acked_when_the_broker_answers_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver() as server:
+        made.refuse = 3
+        await publish(made)
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: counted(pushes, 1))
+        assert made.refuse == 0
+        assert len(server.posts) == 1
+        assert await depth(made) == (0, 0, 0)
+
+
+async def test_a_stop_waits_for_answers_and_returns_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pusher_module, "STOP_SECONDS", 1.0)
+    stopping = asyncio.Event()
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        await stopping.wait()
+        if post.data["n"] % 2:
+            await asyncio.Event().wait()
+        return answer()
+
+    async with gateway(tmp_path) as made, receiver(script) as server:
+        await publish(made, 6)
+        async with pushing(made, QUEUE, server.url):
+            await server.arrived(6)
+            stopping.set()
+        assert await depth(made) == (3, 0, 0)
+        left = await made.receive(ANYONE, QUEUE, max_messages=10)
+        assert [message.attempts for message in left] == [0, 0, 0]
+
+
+async def test_no_more_posts_at_a_time_than_allowed(tmp_path: Path) -> None:
+    at_once: list[int] = []
+    now = 0
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        nonlocal now
+        now += 1
+        at_once.append(now)
+        await asyncio.sleep(0.02)
+        now -= 1
+        return answer()
+
+    async with gateway(tmp_path) as made, receiver(script) as server:
+        await publish(made, 30)
+        async with pushing(made, QUEUE, server.url, concurrency=3) as pushes:
+            await until(lambda: acked(pushes, 30))
+        assert max(at_once) == 3
+        assert server.connections <= 3
+
+
+async def test_one_at_a_time_keeps_the_order(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver() as server:
+        await publish(made, 30)
+        async with pushing(made, QUEUE, server.url, concurrency=1) as pushes:
+            await until(lambda: acked(pushes, 30))
+        assert [post.data["n"] for post in server.posts] == list(range(30))
+
+
+async def test_a_rate_bounds_the_posts(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver() as server:
+        await publish(made, 30)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with pushing(made, QUEUE, server.url, per_second=10) as pushes:
+            await until(lambda: acked(pushes, 30))
+        # Ten at once, and then ten a second.
+        assert loop.time() - began >= 1.9
+
+
+async def test_the_data_alone_is_posted_as_it_was_sent(tmp_path: Path) -> None:
+    raw = b'{"b":1.10,"a":12345678901234567890,"c":"\xc3\xa9"}'
+    async with gateway(tmp_path) as made, receiver() as server:
+        await made.publish(ANYONE, QUEUE, b'{"job":"urn:babel:shop:paid","data":' + raw + b"}")
+        async with pushing(made, QUEUE, server.url, body="data", headers=(("authorization", "Bearer x"),)):
+            (post,) = await server.arrived(1)
+    assert post.body == raw
+    assert post.headers["content-type"] == "application/json"
+    assert post.headers["job"] == "urn:babel:shop:paid"
+    assert post.headers["authorization"] == "Bearer x"
+
+
+async def test_a_push_continues_the_trace_of_its_message(tmp_path: Path) -> None:
+    spans = Spans()
+    async with gateway(tmp_path, tracing=spans.tracing) as made, receiver(always(answer(410))) as server:
+        await publish(made)
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: counted(pushes, 1))
+        (post,) = server.posts
+    span = spans.named(f"push {QUEUE}")
+    assert post.headers["traceparent"] == header(span)
+    assert parent(spans.named(f"reject {QUEUE}")) == header(span)
+    assert told(span)["http.response.status_code"] == 410
+    assert told(span)["error.type"] == "status"
+
+
+async def test_a_drain_ends_the_receives(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver() as server:
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await publish(made)
+            await until(lambda: acked(pushes, 1))
+            await made.drain()
+            await publish(made)
+            running = of(pushes)._running
+            assert running is not None
+            await asyncio.wait_for(asyncio.shield(running), 60)
+        assert len(server.posts) == 1
+        assert await depth(made) == (1, 0, 0)
