@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 
 Clock = Callable[[], int]
 """A function that returns milliseconds: Unix time UTC, where nothing else is said."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, the maximum of RFC 3339."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -35,6 +38,13 @@ def milliseconds(text: str | None) -> int | None:
         return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         return None
+
+
+@lru_cache(maxsize=64)
+def timestamp(ms: int) -> str:
+    """Write Unix milliseconds as RFC 3339 in UTC, at least 1970 and at most the year 9999."""
+    at = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LAST_MS))
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def utc_text(at: int, timespec: Literal["minutes", "seconds", "milliseconds"] = "seconds") -> str | None:

@@ -19,6 +19,7 @@ LAYERS: list[tuple[str, ...]] = [
     ),
     ("babelgate.runtime", "babelgate.envelope"),
     ("babelgate.ojs", "babelgate.observe"),
+    ("babelgate.cloudevents",),
     ("babelgate.brokers",),
     ("babelgate.leases",),
     ("babelgate.gateway",),

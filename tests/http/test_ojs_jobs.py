@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.clock import now_ms
-from babelgate.ojs.terms import timestamp
+from babelgate.clock import now_ms, timestamp
 from tests.harness.problems import problem
 
 JOB: dict[str, Any] = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}

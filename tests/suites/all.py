@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.suites.attempts import TestAttempts as TestAttempts
+from tests.suites.cloudevents import TestCloudEvents as TestCloudEvents
 from tests.suites.dead_letters import TestDeadLetters as TestDeadLetters
 from tests.suites.events import TestEvents as TestEvents
 from tests.suites.freed import TestFreed as TestFreed

@@ -66,8 +66,8 @@ _DEFECTS = {
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
 }
 _CLOUD_EVENT = (
-    "The body is a CloudEvent and no envelope: send a draft with its type as job and its data as data, "
-    'such as {"job": "urn:babel:orders:created", "data": {…}}.'
+    "The body is a CloudEvent and no envelope: send it as application/cloudevents+json, several as an array of the "
+    "type application/cloudevents-batch+json."
 )
 _UUIDS_AT_ONCE = 128
 # https://www.rfc-editor.org/rfc/rfc9562#section-5.4

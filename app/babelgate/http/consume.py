@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 from msgspec import UNSET
 
+from babelgate.cloudevents import BATCHED, PREFIX, event_of
 from babelgate.errors import InvalidParameter
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement, SettleResult
 from babelgate.http.body import arrived, is_null, read, require_json
 from babelgate.http.broker_properties import as_header
+from babelgate.http.conversions import EVENT, EVENTS
 from babelgate.http.exchange import JSON, PART_BYTES, ClientGone, Exchange, json_list
 from babelgate.http.results import log_defects, settle_outcome
 from babelgate.http.schemas import (
@@ -38,6 +41,8 @@ from babelgate.observe.tracing.context import handed_out, trace_headers
 from babelgate.runtime import turns
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
+EVENT_TYPES = PREFIX.encode()
+"""What the media types of events begin with."""
 NO_STORE = (b"cache-control", b"no-store")
 
 MAX_HEADERS_BYTES = 4096
@@ -68,11 +73,10 @@ class Consuming:
                 body = await read(exchange, MAX_PARAMETER_BYTES, permit)
             query = exchange.scope["query_string"]
             parameters = _parameters(exchange, query, body) if query or body else _DEFAULTS
-            raw = ENVELOPE in exchange.headers.get(b"accept", b"")
-            if raw and parameters.max_messages != 1:
-                raise InvalidParameter(
-                    name="max_messages", reason="must be 1 for a bare envelope", pointer="/max_messages"
-                )
+            form = _form_of(exchange.headers.get(b"accept", b""))
+            if form in (ENVELOPE, EVENT) and parameters.max_messages != 1:
+                what = f"a bare envelope, and for one event: accept {BATCHED} for several"
+                raise InvalidParameter(name="max_messages", reason=f"must be 1 for {what}", pointer="/max_messages")
             receiving = self._gateway.receive(
                 exchange.caller,
                 access,
@@ -86,8 +90,13 @@ class Consuming:
                 await self._gateway.give_back(exchange.queue, messages)
                 raise ClientGone
             permit.hold(sum([len(message.body) for message in messages]))
-            if raw:
-                await _answer_bare(exchange, messages)
+            if form in (ENVELOPE, EVENT):
+                await _answer_bare(exchange, messages, form)
+                return
+            if form == EVENTS:
+                events = await turns.mapped(partial(_event, exchange.queue), messages, size=_size)
+                del messages
+                await exchange.answer_parts(200, json_list(b"[", events, b"]"), [NO_STORE], EVENTS)
                 return
             # Only one copy of a large answer may wait for a slow reader.
             if permit.size <= PART_BYTES:
@@ -164,6 +173,19 @@ class Consuming:
         await exchange.answer(207 if outcome.failed else 200, _encode(outcome))
 
 
+def _form_of(accept: bytes) -> bytes:
+    """The media type of the answer to a request that accepts ``accept``."""
+    return next((form for form in (ENVELOPE, EVENTS, EVENT) if form in accept), JSON)
+
+
+def _event(queue: str, message: Message) -> bytes:
+    return event_of(message, queue)
+
+
+def _size(message: Message) -> int:
+    return len(message.body)
+
+
 def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest:
     """The parameters of a receive, in its query or its body."""
     takes_none = exchange.scope["method"] == "GET"
@@ -222,7 +244,7 @@ def _received(message: Message) -> ReceivedMessage:
     )
 
 
-async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
+async def _answer_bare(exchange: Exchange, messages: Sequence[Message], form: bytes) -> None:
     if not messages:
         await exchange.answer_nothing([NO_STORE])
         return
@@ -244,4 +266,7 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
         headers.append((b"message-headers", shown))
     if message.broker_properties and len(shown := as_header(message.broker_properties)) <= MAX_HEADERS_BYTES:
         headers.append((b"brokerproperties", shown))
-    await exchange.answer(200, message.body, ENVELOPE, headers)
+    body = message.body
+    if form == EVENT:
+        body = await turns.run(_event, exchange.queue, message, size=len(body))
+    await exchange.answer(200, body, form, headers)

@@ -24,7 +24,7 @@ from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.receive import Receiver
 from babelgate.http.auth import Auth
-from babelgate.http.consume import ENVELOPE, NO_STORE, ONE_ACK, ONLY_TOKEN, answer_of, encoded
+from babelgate.http.consume import ENVELOPE, EVENT_TYPES, NO_STORE, ONE_ACK, ONLY_TOKEN, answer_of, encoded
 from babelgate.http.exchange import JSON, PART_BYTES, json_list, log
 from babelgate.http.heads import RequestTarget, head_lines, request_id_of
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
@@ -166,7 +166,8 @@ class DirectEndpoints:
 
     def _receive(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
         gateway, query = self._gateway, request.target.query
-        if (query and body) or ENVELOPE in request.fields.get(b"accept", b""):
+        accept = request.fields.get(b"accept", b"")
+        if (query and body) or ENVELOPE in accept or EVENT_TYPES in accept:
             return body
         parameters, lease_seconds = _DEFAULTS, None
         if body or query:

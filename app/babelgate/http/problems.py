@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from babelgate import errors
+from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
 from babelgate.gateway import history
 from babelgate.jsontext import MAX_POINTER
@@ -212,7 +213,15 @@ def defects(error: BabelgateError, given: Given = _NOTHING_GIVEN) -> list[Defect
     """The defects of the request, each with its place; empty when the error has none, such as an unknown queue."""
     if isinstance(error, errors.EnvelopeError):
         header = error.facts.get("header", UNSET)
-        return [Defect(each.pointer, each.code, each.detail, header=header) for each in error.problems]
+        return [
+            Defect(
+                each.pointer,
+                each.code,
+                each.detail,
+                header=each.header if isinstance(each, HeaderProblem) else header,
+            )
+            for each in error.problems
+        ]
     place = _place(error, given)
     return [] if place is None else [Defect(place[0][:MAX_POINTER], error.problem_code, detail_of(error), *place[1:])]
 

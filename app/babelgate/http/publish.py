@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from babelgate.cloudevents import BATCHED, EVENT_FIELDS, is_binary
 from babelgate.envelope.options import IDEMPOTENCY_KEY
 from babelgate.errors import (
     BabelgateError,
@@ -22,9 +23,21 @@ from babelgate.gateway.model import Replay
 from babelgate.http.body import RequestLimits, arrived, media_type, read, require_json
 from babelgate.http.broker_properties import NAME as BROKER_PROPERTIES
 from babelgate.http.broker_properties import from_header, refuse_header
+from babelgate.http.conversions import (
+    EVENT,
+    EVENTS,
+    JOB,
+    JOBS,
+    STRUCTURED_EVENTS,
+    Conversion,
+    all_located,
+    conversion_of,
+    entries,
+    entry,
+    located,
+)
 from babelgate.http.exchange import JSON, ClientGone, Exchange, log
-from babelgate.http.jobs import JOB, all_located, entries, entry, located
-from babelgate.http.problems import HttpError, RawHeaders
+from babelgate.http.problems import HttpError, RawHeaders, UnsupportedMediaType
 from babelgate.http.publish_parameters import PublishParameters, given, options_of
 from babelgate.http.results import BatchResults
 from babelgate.http.schemas import NoParameters, from_query
@@ -39,7 +52,7 @@ _NAME = _HEADER.lower().encode()
 _STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 _BARE = re.compile(r"[!#-~]+")
 _ESCAPED = re.compile(r'\\(["\\])')
-UNUSUAL = frozenset({_NAME, BROKER_PROPERTIES})
+UNUSUAL = frozenset({_NAME, BROKER_PROPERTIES}) | EVENT_FIELDS
 """The fields, besides Content-Type, that :meth:`Publishing.one` reads."""
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
 
@@ -55,7 +68,13 @@ class Publishing:
         self._max_entry_bytes = limits.max_entry_bytes
 
     async def one(self, exchange: Exchange) -> None:
-        """Publish one message; 201 when it is durable."""
+        """Publish one message; 201 when it is durable. A batch of events is published like any other batch."""
+        conversion = None
+        if exchange.headers.get(b"content-type") != JSON or not EVENT_FIELDS.isdisjoint(exchange.headers):
+            if media_type(exchange) == EVENTS:
+                await self.batch(exchange)
+                return
+            conversion = conversion_of(exchange, BATCHED)
         query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
         delay = ordering_key = options = None
         if query:
@@ -63,7 +82,6 @@ class Publishing:
             delay, ordering_key = given(parameters.delay_seconds), given(parameters.ordering_key)
             options = options_of(parameters)
         key = _idempotency_key(exchange) if _NAME in headers else None
-        is_job = headers.get(b"content-type") != JSON and require_json(exchange, MEDIA_TYPE) == JOB
         access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
         properties = from_header(exchange) if BROKER_PROPERTIES in headers else None
         with self._gateway.admission.publish(access.route.broker, _size(exchange, most)) as permit:
@@ -73,18 +91,20 @@ class Publishing:
             publishing = self._gateway.publish(
                 exchange.caller,
                 access,
-                await entry(access.route.queue, body, self._gateway.clock, exchange.trace, delay, options)
-                if is_job
-                else body,
+                body
+                if conversion is None
+                else await entry(
+                    conversion, access.route.queue, body, self._gateway.clock, exchange.trace, delay, options
+                ),
                 delay_seconds=delay,
                 ordering_key=ordering_key,
                 trace=exchange.trace,
                 idempotency_key=key,
-                sent=body,
+                sent=body if conversion is None else conversion.sent(body),
                 broker_properties=properties,
                 options=options,
             )
-            receipt = await (located(publishing, body) if is_job else publishing)
+            receipt = await (publishing if conversion is None else located(conversion, publishing, body))
         replayed = _REPLAYED if type(receipt) is Replay else None
         await exchange.answer(201, _encode(receipt), headers=replayed)
 
@@ -100,8 +120,7 @@ class Publishing:
                 if media_type(exchange) in NDJSON:
                     await self._lines(exchange, results)
                 else:
-                    require_json(exchange, MEDIA_TYPE, *sorted(kind.decode() for kind in NDJSON))
-                    await self._array(exchange, results)
+                    await self._array(exchange, results, _conversion_of_array(exchange))
                     await results.answer(exchange)
             except (BabelgateError, ClientGone):
                 raise
@@ -111,15 +130,18 @@ class Publishing:
                 log.exception("request failed", **exchange.ids())
                 await exchange.fail(InternalError(), results.counts())
 
-    async def _array(self, exchange: Exchange, results: BatchResults) -> None:
+    async def _array(self, exchange: Exchange, results: BatchResults, conversion: Conversion | None) -> None:
         access = self._access(exchange)
         size = _size(exchange, self._limits.max_request_bytes)
         with self._gateway.admission.batch(access.route.broker, size) as permit:
             body = await read(exchange, self._limits.max_request_bytes, permit)
             upload = Upload(exchange, access, self._gateway)
             async for bodies in array_chunks(body):
-                made = await entries(exchange, bodies, self._gateway.clock)
-                await results.add(await all_located(await upload.publish(made), made, bodies))
+                if conversion is None:
+                    await results.add(await upload.publish(bodies))
+                    continue
+                made = await entries(conversion, exchange, bodies, self._gateway.clock)
+                await results.add(await all_located(conversion, await upload.publish(made), made, bodies))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
         """An upload that breaks off, has too many failed entries, or turns out to be too large or badly compressed,
@@ -139,6 +161,21 @@ class Publishing:
 
     def _access(self, exchange: Exchange) -> Access:
         return self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
+
+
+def _conversion_of_array(exchange: Exchange) -> Conversion | None:
+    """The conversion of the elements of a JSON array; None for entries. Raises UnsupportedMediaType."""
+    kind = media_type(exchange)
+    if kind == JOB:
+        return JOBS
+    if kind == EVENTS:
+        return STRUCTURED_EVENTS
+    others = [MEDIA_TYPE, BATCHED, *sorted(kind.decode() for kind in NDJSON)]
+    if kind == EVENT or is_binary(exchange.headers):
+        reason = f"The body must be an array: {', '.join(['application/json', *others])}. Send one event to /messages."
+        raise UnsupportedMediaType(reason=reason)
+    require_json(exchange, *others)
+    return None
 
 
 def _size(exchange: Exchange, most: int, usual: int = 0) -> int:

@@ -15,8 +15,8 @@ from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Projection, QueueInfo
 from babelgate.http import views
-from babelgate.http.body import media_type
 from babelgate.http.broker_properties import from_header, refuse_header
+from babelgate.http.conversions import conversion_of, entry, located
 from babelgate.http.dependencies import (
     EXCHANGE,
     NO_PARAMETERS,
@@ -30,7 +30,6 @@ from babelgate.http.dependencies import (
     text_or_base64,
 )
 from babelgate.http.exchange import Exchange
-from babelgate.http.jobs import JOB, entry, located
 from babelgate.http.problems import UnsupportedMediaType
 from babelgate.http.publish_parameters import OPTIONS, ValidateParameters, given, options_of
 from babelgate.http.schemas import from_query
@@ -76,18 +75,20 @@ def routes() -> APIRouter:
         access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
         exchange: Exchange = request.scope[EXCHANGE]
         body, properties, options = await request.body(), from_header(exchange), options_of(parameters)
-        is_job = media_type(exchange) == JOB
+        conversion = conversion_of(exchange)
         validating = gateway.validate(
             caller,
             access,
-            await entry(queue, body, gateway.clock, exchange.trace, delay, options) if is_job else body,
+            body
+            if conversion is None
+            else await entry(conversion, queue, body, gateway.clock, exchange.trace, delay, options),
             delay_seconds=delay,
             ordering_key=given(parameters.ordering_key),
             trace=exchange.trace,
             broker_properties=properties,
             options=options,
         )
-        return _projected(await (located(validating, body) if is_job else validating))
+        return _projected(await (validating if conversion is None else located(conversion, validating, body)))
 
     async def _consumed(
         gateway: Gateway, caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes
@@ -96,8 +97,9 @@ def routes() -> APIRouter:
             if given(getattr(parameters, name)) is not None:
                 raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
         refuse_header(exchange, "is not allowed with mode=consume")
-        if media_type(exchange) == JOB:
-            raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")
+        if conversion_of(exchange) is not None:
+            reason = "mode=consume takes the bytes stored on a queue, not a job or an event."
+            raise UnsupportedMediaType(reason=reason)
         return await gateway.inspect(caller, queue, body)
 
     @router.get("/brokers", dependencies=NO_PARAMETERS)

@@ -23,6 +23,7 @@ from babelgate.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, Inv
 from babelgate.gateway.gateway import Gateway
 from babelgate.http import dead_letters, health, history, queues, rates, redrives
 from babelgate.http.body import RequestLimits, is_null, read, require_json, require_utf8
+from babelgate.http.conversions import conversion_of
 from babelgate.http.dependencies import EXCHANGE, GATEWAY, refuse_body, refuse_method
 from babelgate.http.exchange import Exchange
 from babelgate.http.heads import check_query
@@ -98,7 +99,10 @@ async def serve_rest(rest: FastAPI, gateway: Gateway, exchange: Exchange, limits
         body = b""
     # A path that does not exist is refused as such, whatever is sent to it.
     if body and _is_served(rest, exchange):
-        require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))
+        if is_validate:
+            conversion_of(exchange)
+        else:
+            require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))
         # A dry run answers as a publish would.
         if not is_validate:
             require_utf8(body)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from babelgate.clock import timestamp
 from babelgate.ojs.reading import Attributes, value
-from babelgate.ojs.terms import timestamp
 
 
 class _Block(Struct):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from babelgate.clock import Clock, milliseconds
+from babelgate.clock import Clock, milliseconds, timestamp
 from babelgate.envelope.contract import MAX_ID, Limits, is_id, is_spec_version, is_text
 from babelgate.envelope.options import OPTIONS
 from babelgate.envelope.publication import MAX_PROBLEMS, read_any
@@ -18,7 +18,7 @@ from babelgate.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from babelgate.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
 from babelgate.ojs.reading import MessageProperties, data_of, envelope_of
 from babelgate.ojs.reading import members as members_of
-from babelgate.ojs.terms import SERVER, SPEC_VERSION, timestamp, uuid7
+from babelgate.ojs.terms import SERVER, SPEC_VERSION, uuid7
 
 _ANY_SIZE = Limits(max_message_bytes=2**40, max_depth=800)
 """The gateway's own limits are checked later."""

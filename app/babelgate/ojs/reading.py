@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from babelgate.clock import milliseconds
+from babelgate.clock import milliseconds, timestamp
 from babelgate.envelope import Poison, with_attempts
 from babelgate.envelope.contract import LANGS, is_spec_version, is_text, is_uuid
 from babelgate.jsontext import compact
@@ -18,7 +18,6 @@ from babelgate.ojs.terms import (
     SPEC_VERSION,
     derived_uuid,
     is_uuid7,
-    timestamp,
     trace_id_of,
     type_of,
     urn_of,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Final
 
 MEDIA_TYPE: Final = "application/openjobspec+json"
@@ -41,9 +39,6 @@ _traceparent = re.compile(
 """A later version may have more fields; ids of zeros and the version ff are invalid (Trace Context, 3.2.2)."""
 
 _NAMES: Final = uuid.UUID("b5f3a7a4-6a5e-5d0f-9d0c-4f1a2c7e8b90")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, the maximum of RFC 3339."""
 
 
 def urn_of(type_: str) -> str:
@@ -87,10 +82,3 @@ def trace_id_of(traceparent: str | None) -> str | None:
     """Return the trace id of a W3C ``traceparent`` as a UUID; None if it is malformed."""
     found = _traceparent(traceparent or "")
     return str(uuid.UUID(found[1])) if found else None
-
-
-@lru_cache(maxsize=64)
-def timestamp(ms: int) -> str:
-    """Format Unix milliseconds as RFC 3339 in UTC."""
-    at = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LAST_MS))
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from babelgate.clock import milliseconds
+from babelgate.clock import milliseconds, timestamp
 from babelgate.envelope.contract import is_spec_version
 from babelgate.jsontext import decode_object, parse_object
 from babelgate.ojs.reading import (
@@ -28,7 +28,6 @@ from babelgate.ojs.terms import (
     derived_uuid,
     derived_uuid7,
     is_uuid7,
-    timestamp,
     type_of,
     urn_of,
 )

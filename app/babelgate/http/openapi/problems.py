@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from babelgate.clock import Clock
+from babelgate.cloudevents import structured_entry
 from babelgate.envelope import Limits, read_publication
 from babelgate.errors import BabelgateError, EnvelopeError, EnvelopeSyntaxError, Problem, UnsupportedByBroker
 from babelgate.http.problems import MEANINGS, problem
@@ -59,14 +61,17 @@ def _errors(facts: Json) -> Iterator[BabelgateError]:
     for body in (*facts["bodies"], _TOO_DEEP):
         yield _refusal(body if isinstance(body, str) else json.dumps(body))
     for job in facts["jobs"]:
-        yield _refusal(json.dumps(job), as_job=True)
+        yield _refusal(json.dumps(job), as_entry)
+    for event in facts["events"]:
+        yield _refusal(json.dumps(event), structured_entry)
 
 
-def _refusal(text: str, as_job: bool = False) -> EnvelopeError:
+def _refusal(text: str, entry: Callable[[bytes, str, Clock], bytes] | None = None) -> EnvelopeError:
     """The error of a publish with the invalid body ``text``. Raises ValueError when it is valid."""
     body = text.encode()
     try:
-        read_publication(as_entry(body, "emails", lambda: _AT) if as_job else body, "emails", Limits(), lambda: _AT)
+        body = body if entry is None else entry(body, "emails", lambda: _AT)
+        read_publication(body, "emails", Limits(), lambda: _AT)
     except EnvelopeError as error:
         return error
     raise ValueError(f"The example of a refused body is accepted: {text}")

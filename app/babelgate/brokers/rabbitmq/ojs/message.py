@@ -14,9 +14,8 @@ from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
 from babelgate.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES, whole_number
-from babelgate.clock import milliseconds
+from babelgate.clock import milliseconds, timestamp
 from babelgate.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
-from babelgate.ojs.terms import timestamp
 
 ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
 SCHEDULED_AT, ENQUEUED_AT = "x-ojs-scheduled-at", "x-ojs-enqueued-at"

@@ -45,12 +45,11 @@ from babelgate.brokers.rabbitmq.profile import (
     confirmed,
     read_quorum_limit,
 )
-from babelgate.clock import Clock, now_ms
+from babelgate.clock import Clock, now_ms, timestamp
 from babelgate.errors import ConfigError
 from babelgate.jsontext import decode_object
 from babelgate.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived
 from babelgate.ojs.editing import FAILED
-from babelgate.ojs.terms import timestamp
 
 STEPS_MS = tuple(
     round(seconds * 1000)
