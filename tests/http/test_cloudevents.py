@@ -214,7 +214,6 @@ async def test_the_body_of_the_binary_mode_is_the_data(post, take, kind, content
         ({"large": 2**31}, "/large", "invalid_attribute"),
         ({"subject": "a\nb"}, "/subject", "invalid_attribute"),
         ({"data_base64": "AAEC"}, "/data_base64", "invalid_event_data"),
-        ({"data": {"n": "\ud800"}}, "/data/n", "lone_surrogate"),
         ({"partitionkey": "k" * 2000}, "/partitionkey", "invalid_ordering_key"),
     ],
 )
@@ -229,6 +228,13 @@ async def test_a_bad_event_names_the_place(client, queue, send, change, pointer,
         assert (first["status"], second["status"], second["code"]) == (201, 422, code)
         assert second["errors"][0]["pointer"] == pointer
     assert len(await envelopes(client, queue)) == 2
+
+
+async def test_data_that_not_every_language_reads_names_the_place(send, post):
+    refused = problem(await send(EVENT | {"data": {"n": "\ud800"}}), 422, "lone_surrogate")
+    assert [each["pointer"] for each in refused["errors"]] == ["/data/n"]
+    headers = binary(EVENT) | {"content-type": "application/json"}
+    problem(await post(b'{"n": 1e400}', **headers), 422, "invalid_event_data")
 
 
 @pytest.mark.parametrize(
