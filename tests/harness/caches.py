@@ -195,7 +195,9 @@ CACHES = [
         lambda n: (Address(_text(n, 253), n), "/settle"),
         1_500,
     ),
-    Remembered("babelgate.ojs.terms.timestamp", "times of jobs", "process", lambda n: (1_800_000_000_000 + n,), 300),
+    Remembered(
+        "babelgate.clock.timestamp", "times of jobs and events", "process", lambda n: (1_800_000_000_000 + n,), 300
+    ),
     Remembered(
         "babelgate.brokers.sqlite.file.widened",
         "SQL statements",

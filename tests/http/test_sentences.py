@@ -245,11 +245,23 @@ async def test_a_failed_entry_of_a_batch_says_the_same(client):
 
 
 TYPES = {
-    "messages": ["application/json", "application/openjobspec+json", "+json"],
-    "messages:validate": ["application/json", "application/openjobspec+json", "+json"],
+    "messages": [
+        "application/json",
+        "application/openjobspec+json",
+        "application/cloudevents+json",
+        "application/cloudevents-batch+json",
+        "+json",
+    ],
+    "messages:validate": [
+        "application/json",
+        "application/openjobspec+json",
+        "application/cloudevents+json",
+        "+json",
+    ],
     "messages:batch": [
         "application/json",
         "application/openjobspec+json",
+        "application/cloudevents-batch+json",
         "application/x-ndjson",
         "application/ndjson",
         "application/jsonl",
