@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
-from contextlib import contextmanager
-
 import pytest
 
+from tests.harness.browser import site
+
 pytestmark = pytest.mark.browser
-
-
-@contextmanager
-def site(page):
-    """A server of ``page``; yields its port."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = page.encode()
-            self.send_response(200)
-            self.send_header("content-type", "text/html; charset=utf-8")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            """Nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import html
+import http.server
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import select
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -168,6 +170,32 @@ class _DevTools:
         text, _, self._left = self._left.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
         return message
+
+
+@contextmanager
+def site(page: str) -> Iterator[int]:
+    """A server of ``page``; yields its port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = page.encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/html; charset=utf-8")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
+from babelgate.http.heads import target_of
 from babelgate.server.overload import Shedder
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
@@ -113,7 +114,7 @@ async def test_a_refusal_at_the_head_is_counted(app, client):
 
     await app(scope, receive, send)
     (shedder,) = (part for part in scope["state"].values() if isinstance(part, Shedder))
-    assert b" 429 " in shedder.answer(True, b"GET", "messages:receive", "https")
+    assert b" 429 " in shedder.answer(True, b"GET", target_of(b"/queues/q/messages:receive"), {}, "https")
     found = await samples(client, f"{DURATION}_count", url_scheme="https")
     assert [(s.labels["http_route"], s.labels["http_response_status_code"], s.value) for s in found] == [
         ("/queues/{queue}/messages:receive", "429", 1)

@@ -14,27 +14,23 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
+from babelgate.config.pages import CorsSettings, PageSettings
 from babelgate.config.push import PushTargetSettings
-from babelgate.config.section import Delay, Seconds, Section
+from babelgate.config.section import HOST, Delay, Seconds, Section, commas
 from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
 from babelgate.jsontext import digits
 from babelgate.masking import mask_url
 from babelgate.observe.journal import kept_meta
 
-_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|\[[0-9a-f:.]+\]")
 _UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
-
-
-def commas(value: object) -> object:
-    """Split a text at its commas; return any other value unchanged."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _queue_pattern(value: str) -> str:
@@ -48,14 +44,14 @@ def _queue_pattern(value: str) -> str:
 def address(value: str) -> str:
     """Validate ``host:port``; return it in lower case."""
     host, _, port = value.rpartition(":")
-    if not _HOST.fullmatch(host.lower()) or not 0 < (digits(port) or 0) < 65_536:
+    if not HOST.fullmatch(host.lower()) or not 0 < (digits(port) or 0) < 65_536:
         raise ValueError("must be host:port, with an IPv6 address in brackets")
     return value.lower()
 
 
 def host_name(value: str) -> str:
     """Validate a host name or address; return it in lower case."""
-    if not _HOST.fullmatch(value.lower()):
+    if not HOST.fullmatch(value.lower()):
         raise ValueError("must be a host name or address without scheme and port, with an IPv6 address in brackets")
     return value.lower()
 
@@ -144,6 +140,9 @@ class QueueSettings(_Open):
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."
     )
+    cors: CorsSettings | None = Field(
+        default=None, description="The pages that may call the paths of these queues. None: as `cors` of the gateway."
+    )
 
 
 class LimitSettings(Section):
@@ -199,6 +198,18 @@ class TokenSettings(Section):
     rights: dict[QueuePattern, tuple[Right, ...]] = Field(
         description="For each queue pattern: `send`, `listen`, `manage`."
     )
+    page: PageSettings | None = Field(
+        default=None,
+        description="The token is part of web pages: it can only publish, from these pages, within these bounds.",
+    )
+
+    @field_validator("page")
+    @classmethod
+    def _only_sends(cls, page: PageSettings | None, info: ValidationInfo) -> PageSettings | None:
+        others = {right for rights in info.data.get("rights", {}).values() for right in rights} - {Right.SEND}
+        if page is not None and others:
+            raise ValueError(f"anyone can read the token of a page, so its only right is send, not {min(others)}")
+        return page
 
 
 class AuthSettings(Section):

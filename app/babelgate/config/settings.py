@@ -20,8 +20,9 @@ from pydantic import (
 )
 
 from babelgate.config import sources
+from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
-from babelgate.config.section import Delay, Seconds, Section
+from babelgate.config.section import Delay, Seconds, Section, commas
 from babelgate.config.sections import (
     AuthSettings,
     BrokerSettings,
@@ -33,7 +34,6 @@ from babelgate.config.sections import (
     QueuePattern,
     QueueSettings,
     TokenKeySettings,
-    commas,
     host_name,
 )
 from babelgate.errors import ConfigError
@@ -67,6 +67,9 @@ class Settings(Section):
     journal: JournalSettings = JournalSettings()
     console: ConsoleSettings = ConsoleSettings()
     push: PushSettings = PushSettings()
+    cors: CorsSettings | None = Field(
+        default=None, description="The web pages of other origins that may call the API. None: none."
+    )
     auth: (
         Annotated[
             Annotated[Literal["none"], Tag(_TAGS[0])] | Annotated[AuthSettings, Tag(_TAGS[1])],
@@ -124,6 +127,7 @@ class Settings(Section):
                     reason=f"no broker {route.broker!r} is configured; the configured brokers are {names}",
                 )
             self._check_push(key, route)
+        self._check_pages({"": self.cors, **{f"{key}.": route.cors for key, route in routes.items()}})
         if self.idempotency.store not in ("own", "none", *self.brokers):
             names = ", ".join(self.brokers)
             reason = f"no broker {self.idempotency.store!r} is configured; must be own, none, or one of {names}"
@@ -149,6 +153,23 @@ class Settings(Section):
             raise ConfigError(key=f"{key}.push", reason=reason)
         if (refused := refusal(route.push.url, self.push.guard)) is not None:
             raise ConfigError(key=f"{key}.push.url", reason=refused)
+
+    def _check_pages(self, policies: Mapping[str, CorsSettings | None]) -> None:
+        """``policies``: by the key of their section."""
+        allowed: set[str] = set()
+        for key, policy in policies.items():
+            origins = () if policy is None else policy.origins
+            if "*" in origins and not isinstance(self.auth, AuthSettings):
+                reason = "without credentials, * would let every web page publish and receive: name the origins, or "
+                raise ConfigError(key=f"{key}cors.origins", reason=f"{reason}configure auth.tokens")
+            allowed.update(origins)
+        tokens = self.auth.tokens if isinstance(self.auth, AuthSettings) else ()
+        for index, token in enumerate(tokens):
+            origins = () if token.page is None else token.page.origins
+            missing = next((origin for origin in origins if not allowed & {origin, "*"}), None)
+            if missing is not None:
+                reason = f"no cors.origins has {missing}, so browsers would not let its pages use the token"
+                raise ConfigError(key=f"auth.tokens.{index}.page.origins", reason=reason)
 
     def _check_peers(self) -> None:
         peers = self.peers

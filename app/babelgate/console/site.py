@@ -113,11 +113,10 @@ class Console:
     def _recognize(self, visit: Visit) -> None:
         """Find the session and the user of a visit; a browser without a session gets one."""
         session = self._frame.sessions.open(visit.cookies.get(SESSION_COOKIE))
-        callers = self._auth.callers
-        if callers is None:
+        if self._auth.callers is None:
             visit.caller = ANYONE
         elif session is not None and session.credential:
-            caller = callers.get(session.credential)
+            caller = self._auth.user(session.credential)
             if caller is None:
                 # The token is no longer configured.
                 session = None

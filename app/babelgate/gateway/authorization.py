@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from babelgate.errors import Forbidden
 from babelgate.gateway.names import Pattern, check_queue_name
+from babelgate.gateway.page_tokens import PageTerms
 
 
 class Right(StrEnum):
@@ -21,12 +22,14 @@ class Right(StrEnum):
 
 
 class Caller:
-    """The holder of a credential: a name for logs, and rights per queue pattern."""
+    """The holder of a credential: a name for logs, rights per queue pattern, and the bounds of a token that is part of
+    a web page (``page``; None for any other)."""
 
-    __slots__ = ("_grants", "_rights", "name")
+    __slots__ = ("_grants", "_rights", "name", "page")
 
-    def __init__(self, name: str, rights: Mapping[str, frozenset[Right]]) -> None:
+    def __init__(self, name: str, rights: Mapping[str, frozenset[Right]], page: PageTerms | None = None) -> None:
         self.name = name
+        self.page = page
         self._rights = dict(rights)
         self._grants = tuple((Pattern(queue), granted) for queue, granted in rights.items())
 

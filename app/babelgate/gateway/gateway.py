@@ -221,7 +221,7 @@ class Gateway:
         if self._capacity is not None:
             await self._capacity()
         asked = delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties, options
-        return await self._publisher.publish(runtime, caller.name, body, *asked)
+        return await self._publisher.publish(runtime, caller, body, *asked)
 
     def begin_publish(self, access: Access, body: bytes) -> Begun | bytes:
         """Begin to publish an ordinary body, without options, in one step: its receipt, and the future of its outcome.
@@ -243,7 +243,7 @@ class Gateway:
                 await self._capacity()
             except Overloaded as error:
                 return failure_for_each(error, len(bodies))
-        return await self._publisher.publish_many(runtime, caller.name, bodies, trace)
+        return await self._publisher.publish_many(runtime, caller, bodies, trace)
 
     async def validate(
         self,

@@ -19,6 +19,7 @@ from babelgate.clock import Clock
 from babelgate.envelope import Envelope, Limits, Publication
 from babelgate.envelope.contract import uuid_warnings
 from babelgate.errors import BabelgateError, InternalError, UnsupportedByBroker
+from babelgate.gateway.authorization import Caller
 from babelgate.gateway.broker_calls import PendingPublish
 from babelgate.gateway.idempotency import KeyedResult, claim, fingerprint
 from babelgate.gateway.model import Projection, Receipt
@@ -45,7 +46,7 @@ class Publisher:
     async def publish(
         self,
         runtime: QueueRuntime,
-        caller: str,
+        caller: Caller,
         body: bytes,
         delay_seconds: float | None,
         ordering_key: str | None,
@@ -57,9 +58,11 @@ class Publisher:
     ) -> Receipt:
         """Publish one envelope, draft or entry, in one batch with other publishes of the same moment.
 
-        ``caller``: the caller's name. ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the
-        bytes that the client sent, if ``body`` was converted from them. ``options``: further options of the request.
+        ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the bytes that the client sent, if
+        ``body`` was converted from them. ``options``: further options of the request.
         """
+        if caller.page is not None:
+            caller.page.take(len(body if sent is None else sent))
         if len(body) <= turns.SMALL_BYTES:
             # Most bodies, so without another call.
             trace_id = None if trace is None else trace.trace_id
@@ -71,7 +74,7 @@ class Publisher:
         if key is not None or publication.idempotency_key is not None:
             properties = None if broker_properties is None else outgoing.properties
             sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, properties, options)
-            claim = _claim(runtime, caller, publication, key, sent_as)
+            claim = _claim(runtime, caller.name, publication, key, sent_as)
         outcome: KeyedResult
         span = UNTRACED
         if trace is not None:
@@ -110,7 +113,7 @@ class Publisher:
         return _receipt(runtime.route, sent), outcome
 
     async def publish_many(
-        self, runtime: QueueRuntime, caller: str, bodies: Sequence[bytes], trace: Trace | None
+        self, runtime: QueueRuntime, caller: Caller, bodies: Sequence[bytes], trace: Trace | None
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises nothing: an unexpected error is the ``__cause__`` of an
         InternalError, the result of the bodies that it concerns. The caller logs it."""
@@ -182,14 +185,16 @@ class Publisher:
         return envelope.read_publication(body, runtime.route.queue, self._limits, self._clock, trace_id)
 
     def _pending_publish(
-        self, runtime: QueueRuntime, caller: str, trace: Trace | None, body: bytes
+        self, runtime: QueueRuntime, caller: Caller, trace: Trace | None, body: bytes
     ) -> PendingPublish | BabelgateError:
         """The message of an entry of a batch, or the error of an invalid one."""
         try:
+            if caller.page is not None:
+                caller.page.take(len(body))
             publication = self._publication(runtime, trace, body)
             outgoing, claim = runtime.outgoing(publication, None, None), None
             if publication.idempotency_key is not None:
-                claim = _claim(runtime, caller, publication, None, fingerprint(body, None, None))
+                claim = _claim(runtime, caller.name, publication, None, fingerprint(body, None, None))
             return PendingPublish(publication.envelope, outgoing, claim)
         except BabelgateError as error:
             return error.without_frames()

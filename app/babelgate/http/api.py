@@ -9,17 +9,20 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from babelgate.cluster.scrape import Scraping
-from babelgate.errors import InvalidParameter
+from babelgate.errors import Forbidden, InvalidParameter
+from babelgate.gateway.authorization import Caller
 from babelgate.gateway.gateway import Gateway
 from babelgate.http import docs, health
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
 from babelgate.http.consume import Consuming
+from babelgate.http.cors import CorsRules
 from babelgate.http.exchange import Exchange, carry_out
 from babelgate.http.heads import path_of
 from babelgate.http.openapi.document import document
+from babelgate.http.preflight import answer_preflight, is_preflight
 from babelgate.http.problems import MethodNotAllowed
-from babelgate.http.publish import Publishing
+from babelgate.http.publish import PAGE_VERBS, Publishing
 from babelgate.http.rest import create_rest, serve_rest
 from babelgate.http.traced import RequestTrace
 from babelgate.observe.tracing.trace import BAGGAGE, TRACEPARENT
@@ -43,6 +46,7 @@ def create_api(
     scraping: Scraping | None = None,
     ended: Sequence[Ended] = (),
     console: Handler | None = None,
+    cors: CorsRules | None = None,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -51,9 +55,9 @@ def create_api(
     ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served as well.
     ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
     including refused ones. ``console``: serves ``/console`` and what is below, and authenticates its users itself;
-    None: there are no such paths.
+    None: there are no such paths. ``cors``: the pages of other origins that may call; None: none.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console)
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors)
 
 
 class Api:
@@ -68,6 +72,7 @@ class Api:
         scraping: Scraping | None,
         ended: Sequence[Ended],
         console: Handler | None,
+        cors: CorsRules | None,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -77,6 +82,7 @@ class Api:
         self._gateway = gateway
         self._prefix = prefix
         self._console = console
+        self._cors = cors
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
@@ -109,6 +115,8 @@ class Api:
         exchange = Exchange(scope, receive, send, path)
         trace = None
         headers = exchange.headers
+        if self._cors is not None:
+            exchange.crossing = self._cors.of_path(path, headers.get(b"origin"))
         if self._records or TRACEPARENT in headers or BAGGAGE in headers:
             trace = exchange.trace = RequestTrace(self._tracing, scope, headers)
             if (path in OPEN or path.startswith(_CONSOLE)) and trace.context is None:
@@ -130,9 +138,12 @@ class Api:
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path
+        if exchange.crossing is not None and is_preflight(exchange):
+            await answer_preflight(exchange)
+            return
         if path.startswith(_QUEUES):
-            exchange.caller = self._auth.admit(exchange.headers)
             queue, _, verb = path[len(_QUEUES) :].partition("/")
+            exchange.caller = self._admitted(exchange, verb)
             if "%" in queue:
                 raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
             methods = self._hot.get(verb)
@@ -150,5 +161,13 @@ class Api:
             await self._console(exchange)
             return
         elif path not in OPEN:
-            exchange.caller = self._auth.admit(exchange.headers)
+            exchange.caller = self._admitted(exchange)
         await serve_rest(self._rest, self._gateway, exchange, self._limits)
+
+    def _admitted(self, exchange: Exchange, verb: str = "") -> Caller:
+        """The caller of a request. ``verb``: what it asks of a queue. Raises Unauthenticated, Forbidden."""
+        crossing = exchange.crossing
+        caller = self._auth.admit(exchange.headers, is_allowed_page=crossing is not None and crossing.allowed)
+        if caller.page is not None and verb not in PAGE_VERBS:
+            raise Forbidden(reason="The token of a page can only publish: POST …/messages and …/messages:batch.")
+        return caller

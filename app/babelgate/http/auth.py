@@ -30,9 +30,15 @@ class Auth:
     hosts: frozenset[str] = frozenset()
     open_readyz: bool = False
 
-    def admit(self, headers: Headers) -> Caller:
-        """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page."""
+    def admit(self, headers: Headers, *, is_allowed_page: bool = False) -> Caller:
+        """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page.
+
+        ``is_allowed_page``: CORS allows the page that sent it.
+        """
         if self.callers is None:
+            if is_allowed_page:
+                self.check_host(headers)
+                return ANYONE
             host = headers.get(b"host", b"")
             ordinary = len(host) <= _MAX_NAME and _is_own(host, self.hosts)
             if not ordinary or b"origin" in headers or b"sec-fetch-site" in headers:
@@ -46,7 +52,15 @@ class Auth:
         caller = self.callers.get(hashlib.sha256(token.strip()).hexdigest())
         if caller is None:
             raise Unauthenticated
+        if caller.page is not None:
+            caller.page.check_origin(headers.get(b"origin"))
         return caller
+
+    def user(self, credential: str) -> Caller | None:
+        """The caller who may sign in at the console with the token of this SHA-256. Anyone can read the token of a
+        page."""
+        caller = None if self.callers is None else self.callers.get(credential)
+        return None if caller is None or caller.page is not None else caller
 
     def prober(self, headers: Headers) -> Caller:
         """Return the caller of ``/readyz``, who is never refused. The answer names the brokers within its rights."""

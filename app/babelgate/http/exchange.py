@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from babelgate.errors import BabelgateError, InternalError
 from babelgate.gateway.authorization import Caller
+from babelgate.http.cors import Crossing
 from babelgate.http.heads import check_repeated, check_target, head_lines, request_id_of
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import Given, RawHeaders, problem
@@ -66,11 +67,13 @@ class Exchange:
     """A request that is being served. ``caller`` and ``queue`` are set before its handler runs.
 
     ``status``: of the answer, 0 before it starts; ``sent``: bytes of the answer's body; ``route``: the path template,
-    empty when no endpoint matches; ``error``: the code of the problem; ``trace``: None when the request has no trace.
+    empty when no endpoint matches; ``error``: the code of the problem; ``trace``: None when the request has no trace;
+    ``crossing``: what CORS says to the page that sent it, None where nothing is configured.
     """
 
     __slots__ = (
         "caller",
+        "crossing",
         "error",
         "headers",
         "path",
@@ -104,6 +107,7 @@ class Exchange:
         self.route = ""
         self.error: str | None = None
         self.trace: RequestTrace | None = None
+        self.crossing: Crossing | None = None
         self.unread = True
 
     @property
@@ -130,7 +134,8 @@ class Exchange:
         if is_read:
             self.status = status
             if self.whole is not None and length <= PART_BYTES:
-                more = None if headers is None and self.trace is None else self.more(headers)
+                is_plain = headers is None and self.trace is None and self.crossing is None
+                more = None if is_plain else self.more(headers)
                 fields = head_lines(content_type, length, self.request_id, more)
                 if self.whole.answer(status, fields, body):
                     return
@@ -174,8 +179,10 @@ class Exchange:
         return [(b"x-request-id", self.request_id), *self.more(headers)]
 
     def more(self, headers: RawHeaders | None) -> RawHeaders:
-        """``headers``, and the ``traceparent`` of the request unless they have one."""
+        """``headers``, those of CORS, and the ``traceparent`` of the request unless they have one."""
         headers = headers or []
+        if self.crossing is not None:
+            headers = self.crossing.headers + headers
         if self.trace is None or any(name == TRACEPARENT for name, _ in headers):
             return headers
         return self.trace.head() + headers

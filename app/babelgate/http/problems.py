@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
-from babelgate.gateway import history
+from babelgate.gateway import history, page_tokens
 from babelgate.jsontext import MAX_POINTER
 
 CONTENT_TYPE = b"application/problem+json"
@@ -139,6 +139,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.OwnerUnreachable: Meaning(503, "Owner unreachable", 1),
     errors.Draining: Meaning(503, "Stopping", 1),
     errors.Overloaded: Meaning(429, "Overloaded", 1),
+    page_tokens.RateExceeded: Meaning(429, "Rate exceeded", 1),
     errors.BrokerError: Meaning(502, "Broker error"),
     errors.BrokerUnavailable: Meaning(503, "Broker unavailable", 2),
     errors.OutcomeUnknown: Meaning(504, "Outcome unknown"),

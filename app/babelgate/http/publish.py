@@ -54,6 +54,8 @@ _BARE = re.compile(r"[!#-~]+")
 _ESCAPED = re.compile(r'\\(["\\])')
 UNUSUAL = frozenset({_NAME, BROKER_PROPERTIES}) | EVENT_FIELDS
 """The fields, besides Content-Type, that :meth:`Publishing.one` reads."""
+PAGE_VERBS = frozenset({"messages", "messages:batch"})
+"""What the token of a page can ask of a queue."""
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
 
 _encode = msgspec.json.Encoder().encode
@@ -76,6 +78,8 @@ class Publishing:
                 return
             conversion = conversion_of(exchange, BATCHED)
         query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
+        if exchange.caller.page is not None:
+            most = min(most, exchange.caller.page.max_message_bytes)
         delay = ordering_key = options = None
         if query:
             parameters = from_query(query, PublishParameters)
@@ -132,9 +136,9 @@ class Publishing:
 
     async def _array(self, exchange: Exchange, results: BatchResults, conversion: Conversion | None) -> None:
         access = self._access(exchange)
-        size = _size(exchange, self._limits.max_request_bytes)
-        with self._gateway.admission.batch(access.route.broker, size) as permit:
-            body = await read(exchange, self._limits.max_request_bytes, permit)
+        most = self._limits_of(exchange).max_request_bytes
+        with self._gateway.admission.batch(access.route.broker, _size(exchange, most)) as permit:
+            body = await read(exchange, most, permit)
             upload = Upload(exchange, access, self._gateway)
             async for bodies in array_chunks(body):
                 if conversion is None:
@@ -146,18 +150,31 @@ class Publishing:
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
         """An upload that breaks off, has too many failed entries, or turns out to be too large or badly compressed,
         leaves its earlier entries published; the problem then contains the number of accepted entries."""
-        access = self._access(exchange)
-        size = _size(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES)
+        access, limits = self._access(exchange), self._limits_of(exchange)
+        size = _size(exchange, CHUNK_BYTES + limits.max_entry_bytes, CHUNK_BYTES)
         with self._gateway.admission.batch(access.route.broker, size):
             upload = Upload(exchange, access, self._gateway)
             try:
-                async for chunk in line_chunks(exchange, self._limits):
+                async for chunk in line_chunks(exchange, limits):
                     upload.check_failures(results.accepted, results.failed)
                     await results.add(await upload.publish(chunk))
             except (BodyTooLarge, TooManyLines, TooManyFailures, BrokerUnavailable, HttpError) as error:
                 await exchange.fail(error, results.counts())
             else:
                 await results.answer(exchange)
+
+    def _limits_of(self, exchange: Exchange) -> RequestLimits:
+        """The limits of a batch. That of a page has at most the messages of a minute."""
+        page, limits = exchange.caller.page, self._limits
+        if page is None:
+            return limits
+        most = page.per_minute * page.max_message_bytes
+        return RequestLimits(
+            min(page.max_message_bytes, limits.max_message_bytes),
+            min(most, limits.max_request_bytes),
+            min(most, limits.max_stream_bytes),
+            min(page.per_minute, limits.max_stream_lines),
+        )
 
     def _access(self, exchange: Exchange) -> Access:
         return self._gateway.access(exchange.caller, Right.SEND, exchange.queue)

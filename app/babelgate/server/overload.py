@@ -10,10 +10,12 @@ import asyncio
 import itertools
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from babelgate.errors import Overloaded
+from babelgate.http.cors import CorsRules
+from babelgate.http.heads import RequestTarget
 from babelgate.http.problems import raw_problem
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
@@ -60,9 +62,17 @@ class RefusedConnection(Protocol):
 class Shedder:
     """Decides which requests are refused with 429, and answers them, for all connections of a process."""
 
-    def __init__(self, pacer: Pacer, crowded: Callable[[str], bool], refused: Refused | None = None) -> None:
-        """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused``: called for each."""
+    def __init__(
+        self,
+        pacer: Pacer,
+        crowded: Callable[[str], bool],
+        refused: Refused | None = None,
+        cors: CorsRules | None = None,
+    ) -> None:
+        """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused``: called for each.
+        ``cors``: the pages that may read the refusals."""
         self._refused = refused
+        self._cors = cors
         self._pacer = pacer
         self._crowded = crowded
         self._answers = itertools.cycle(
@@ -79,14 +89,18 @@ class Shedder:
             return not self._pacer.take(self._crowded(queue))
         return verb == _RECEIVE and not self._pacer.take()
 
-    def answer(self, keep_alive: bool, method: bytes, verb: str, scheme: str) -> bytes:
-        """The whole answer to a refused request."""
+    def answer(
+        self, keep_alive: bool, method: bytes, target: RequestTarget, fields: Mapping[bytes, bytes], scheme: str
+    ) -> bytes:
+        """The whole answer to a refused request. ``fields``: of its head."""
         _throttled.warning("requests refused: more than can be served in time")
         if self._refused is not None:
-            self._refused(method.decode("latin-1"), verb, scheme)
+            self._refused(method.decode("latin-1"), target.verb, scheme)
         head, body = next(self._answers)
-        request_id = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
-        return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
+        more = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
+        if self._cors is not None:
+            more += self._cors.lines(target.queue, fields.get(b"origin"))
+        return head + more + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
 
     def wake_later(self, connection: RefusedConnection) -> None:
         """Wake a refused connection in its turn."""

@@ -198,7 +198,7 @@ class GatewayProtocol(HttpToolsProtocol):
             if not self.pipeline:
                 self._served = cycle
         elif self._shedder is not None and self._shedder.sheds(target.queue, target.verb):
-            self._shed(self._shedder, target.verb)
+            self._shed(self._shedder, fields, target)
             return
         elif (
             self._direct is not None
@@ -292,11 +292,12 @@ class GatewayProtocol(HttpToolsProtocol):
         if not self.parser.should_keep_alive():
             self.transport.close()
 
-    def _shed(self, shedder: Shedder, verb: str) -> None:
+    def _shed(self, shedder: Shedder, fields: dict[bytes, bytes], target: RequestTarget) -> None:
         self._shedding = True
         self._discarded = 0
         keep_alive = not self.expect_100_continue and self.parser.should_keep_alive()
-        self.transport.write(shedder.answer(keep_alive, self.parser.get_method(), verb, self.scheme or "http"))
+        method, scheme = self.parser.get_method(), self.scheme or "http"
+        self.transport.write(shedder.answer(keep_alive, method, target, fields, scheme))
         if self.expect_100_continue:
             self.transport.close()
             return

@@ -19,7 +19,8 @@ from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.worker_metrics import Workers
-from babelgate.config.sections import QueueSettings
+from babelgate.config.pages import CorsSettings
+from babelgate.config.sections import QueueSettings, TokenSettings
 from babelgate.config.settings import Settings
 from babelgate.config.token_keys import token_keys
 from babelgate.console.frame import ConsoleFrame
@@ -35,11 +36,13 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.gauges import Gauges
 from babelgate.gateway.history import History, Journaled
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
+from babelgate.gateway.page_tokens import PageTerms
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.http.api import Handler, create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
+from babelgate.http.cors import CorsPolicy, CorsRules
 from babelgate.http.direct import DirectEndpoints
 from babelgate.http.observers import AccessLog, Durations
 from babelgate.observe.events import Observe, fan_out
@@ -185,6 +188,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         ended.append(access.ended)
         malformed.append(access.malformed)
     auth = _auth(settings)
+    cors = cors_rules(settings, gateway.router)
     api = create_api(
         gateway,
         auth=auth,
@@ -193,8 +197,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         scraping=scraping,
         ended=ended,
         console=_console(settings, gateway, auth, limits, clock),
+        cors=cors,
     )
-    shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
+    refused = durations.refused if durations is not None else None
+    shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)
     # The access log has a line for each request, with what only an exchange knows.
     direct = (
         None
@@ -314,8 +320,26 @@ def _auth(settings: Settings) -> Auth:
     hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
     if settings.auth is None or settings.auth == "none":
         return Auth(hosts=hosts, open_readyz=settings.open_readyz)
-    callers = {
-        token.sha256.lower(): Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()})
-        for token in settings.auth.tokens
-    }
+    callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
     return Auth(callers, hosts, settings.open_readyz)
+
+
+def _caller(token: TokenSettings) -> Caller:
+    page = None
+    if token.page is not None:
+        page = PageTerms(token.page.origins, token.page.per_minute, token.page.max_message_bytes)
+    return Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()}, page)
+
+
+def cors_rules(settings: Settings, router: Router) -> CorsRules | None:
+    """The pages of other origins that may call; None where none may."""
+    routes = {match: _cors(queue.cors) for match, queue in settings.queues.items() if queue.cors is not None}
+    everywhere = None if settings.cors is None else _cors(settings.cors)
+    default = None if settings.default is None or settings.default.cors is None else _cors(settings.default.cors)
+    if not routes and everywhere is None and default is None:
+        return None
+    return CorsRules(router, everywhere, routes, default)
+
+
+def _cors(section: CorsSettings) -> CorsPolicy:
+    return CorsPolicy(section.origins, section.headers, section.max_age)

@@ -32,15 +32,16 @@ async def sign_in(visit: Visit) -> PageAnswer:
     to = _page(visit.form.get("to", ""))
     token = visit.form.get("token", "").strip()
     credential = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-    callers = visit.frame.auth.callers
-    if callers is None:
+    auth = visit.frame.auth
+    if auth.callers is None:
         return visit.see_other(to)
-    if credential not in callers:
+    caller = auth.user(credential)
+    if caller is None:
         _throttled.warning("sign-in refused: unknown token")
         refused = "This token is not one of this gateway." if token else "Enter a token."
         return visit.page("sign_in.html", status=401, to=to, refused=refused)._replace(headers=_CHALLENGE)
     visit.start(credential)
-    log.info("sign-in", caller=callers[credential].name, **visit.exchange.ids())
+    log.info("sign-in", caller=caller.name, **visit.exchange.ids())
     return visit.see_other(to)
 
 
