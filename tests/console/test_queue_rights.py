@@ -17,8 +17,17 @@ ACTIONS = {
     "receive": ("listen", {}),
     "settle": ("listen", {"action": "ack", "ack_token": "x"}),
     "purge": ("manage", {"typed": "{queue}"}),
+    "pause": ("manage", {"publishes": "refuse"}),
+    "resume": ("manage", {}),
 }
-PAGES = {"publish": "send", "purge": "manage", "receive": "listen", "messages/0": "listen", "messages/0/body": "listen"}
+PAGES = {
+    "publish": "send",
+    "purge": "manage",
+    "pause": "manage",
+    "receive": "listen",
+    "messages/0": "listen",
+    "messages/0/body": "listen",
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,8 @@ def server(tmp_path_factory):
 def depth(server, queue):
     with server.client("all") as client:
         stats = client.get(f"queues/{queue}").json()["stats"]
-    return stats["depth"], stats["in_flight"]
+        pause = client.get(f"queues/{queue}").json()["pause"]
+    return stats["depth"], stats["in_flight"], pause
 
 
 def form_of(action, queue):
@@ -110,6 +120,8 @@ def test_read_only_refuses_all_but_the_check(tmp_path, action):
         ("settle", {"action": "ack", "ack_token": ""}, "acks"),
         ("settle", {"action": "ack", "ack_token": "x"}, "ack token"),
         ("purge", {"typed": ""}, "Nothing was removed"),
+        ("pause", {"publishes": "drop"}, "accept or refuse"),
+        ("pause", {"reason": "x" * 501}, "500 characters"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -19,6 +19,7 @@ OPTIONAL = {
     "redrive_dead_letter",
     "purge_queue",
     "purge_dead_letters",
+    "pause_queue",
 }
 """Operations whose body may be left out. They take ``null`` for none, because generated clients send it then; in the
 document it would make a class of its own in each of these clients."""
@@ -33,8 +34,8 @@ REFUSED = ("broker_properties", "headers", "ordering_key")
 """Members of a publish that a broker may refuse, each by rules of its own. A chain would end at its first call."""
 
 CHAIN_QUEUE = "chained"
-"""The queue of all chains of calls. No other call receives from it, and none purges it: a list of queues tells its
-name, and the generator uses it again."""
+"""The queue of all chains of calls. No other call receives from it, and none purges or pauses it: a list of queues
+tells its name, and the generator uses it again."""
 
 TOKENS: list[str] = []
 """Ack tokens that chains have received and not used yet."""
@@ -78,7 +79,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     shortest = dict(MEMBERS)
     if case.path_parameters.get("queue") == CHAIN_QUEUE:
         case.path_parameters["queue"] = "listed"
-    if case.meta.phase.name == "stateful" and case.meta.generation.mode.is_positive:
+    if case.operation.definition.raw["operationId"] == "pause_queue" and case.meta.generation.mode.is_positive:
+        # Elsewhere nothing could be received any more.
+        case.path_parameters["queue"] = "paused"
+    elif case.meta.phase.name == "stateful" and case.meta.generation.mode.is_positive:
         shortest |= CHAINED
         if "queue" in case.path_parameters:
             purges = case.operation.definition.raw["operationId"].startswith("purge_")

@@ -12,6 +12,7 @@ from tests.suites.letters import TestLetters as TestLetters
 from tests.suites.life import TestLife as TestLife
 from tests.suites.operators import TestOperators as TestOperators
 from tests.suites.options import TestOptions as TestOptions
+from tests.suites.pause import TestPause as TestPause
 from tests.suites.publish import TestPublish as TestPublish
 from tests.suites.push import TestPush as TestPush
 from tests.suites.receive import TestReceive as TestReceive

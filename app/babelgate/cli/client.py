@@ -137,12 +137,13 @@ class Client:
         """Settle the ``acks``, ``nacks``, ``rejects`` and ``extends`` of ``order``; return the result per token."""
         return self._json("POST", queue, "/messages:settle", content=msgspec.json.encode(order))
 
-    def queues(self) -> list[dict[str, Any]]:
-        """List the queues that the caller may see."""
+    def queues(self, paused: bool = False) -> list[dict[str, Any]]:
+        """List the queues that the caller may see; with ``paused`` only those that are."""
         found: list[dict[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = self._json("GET", None, "queues", parameters={"cursor": cursor})
+            chosen = {"cursor": cursor, "paused": "true" if paused else None}
+            page = self._json("GET", None, "queues", parameters=chosen)
             found += page["queues"]
             cursor = page.get("next_cursor")
             if cursor is None:
@@ -178,6 +179,14 @@ class Client:
         """Remove the ready and delayed messages, or the dead letters, or only count them; return their number."""
         action = "/dead-letters:purge" if dead_letters else ":purge"
         return self._json("POST", queue, action, content=b'{"dry_run":true}' if dry_run else None)
+
+    def pause(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Pause the queue with the request body ``order``; return its state and who knows it."""
+        return self._json("POST", queue, ":pause", content=msgspec.json.encode(order))
+
+    def resume(self, queue: str) -> dict[str, Any]:
+        """Resume the queue; return its state and who knows it."""
+        return self._json("POST", queue, ":resume")
 
     def dead_letters(
         self, queue: str, conditions: Mapping[str, Any], limit: int

@@ -27,7 +27,7 @@ from babelgate.cli.history import events, message, trace
 from babelgate.cli.journal import journal
 from babelgate.cli.output import REFUSED, complain, configuration_errors, one_line_errors, print_json, say, table
 from babelgate.cli.publishing import publish, validate
-from babelgate.cli.queues import brokers, purge, queues
+from babelgate.cli.queues import brokers, pause, purge, queues, resume
 from babelgate.cli.startup import broker_states, greet, setting_warnings, summarize
 from babelgate.cli.top import open_console, top
 from babelgate.pipeline.cli.main import pipeline
@@ -196,7 +196,21 @@ def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: 
 
 _COMMANDS = (
     *(publish, validate, receive, tail, peek, ack, nack),
-    *(queues, brokers, top, open_console, purge, dead_letters, message, trace, events, journal, pipeline),
+    *(
+        queues,
+        brokers,
+        top,
+        open_console,
+        pause,
+        resume,
+        purge,
+        dead_letters,
+        message,
+        trace,
+        events,
+        journal,
+        pipeline,
+    ),
 )
 for command in _COMMANDS:
     cli.add_command(command)

@@ -1,9 +1,10 @@
-"""The commands ``queues``, ``brokers`` and ``purge``."""
+"""The commands ``queues``, ``brokers``, ``pause``, ``resume`` and ``purge``."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,19 +15,54 @@ if TYPE_CHECKING:
     from babelgate.cli.client import Client
 
 
-@click.command(epilog="\b\nExample:\n  babelgate queues")
+@click.command(epilog="\b\nExamples:\n  babelgate queues\n  babelgate queues --paused")
+@click.option("--paused", is_flag=True, help="Only paused queues.")
 @as_json
 @connects
-def queues(client: Client, as_json: bool) -> None:
+def queues(client: Client, paused: bool, as_json: bool) -> None:
     """List the queues with their numbers of messages."""
-    found = client.queues()
+    found = client.queues(paused)
     if as_json:
         for queue in found:
             print_json(queue)
     else:
         counts = ("depth", "in_flight", "delayed", "dead", "oldest_age_seconds")
-        rows = [[queue["queue"], queue["broker"], queue["source"], *map(queue["stats"].get, counts)] for queue in found]
-        table(("QUEUE", "BROKER", "SOURCE", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST (s)"), rows)
+        rows = [
+            [queue["queue"], queue["broker"], queue["source"], *map(queue["stats"].get, counts), _state(queue)]
+            for queue in found
+        ]
+        table(("QUEUE", "BROKER", "SOURCE", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST (s)", "STATE"), rows)
+
+
+def _state(queue: Mapping[str, Any]) -> str | None:
+    # A gateway of an older version has no such member.
+    pause = queue.get("pause")
+    if pause is None:
+        return None
+    return "paused, refuses publishes" if pause["publishes"] == "refuse" else "paused"
+
+
+@click.command(epilog="\b\nExample:\n  babelgate pause emails --reason 'The mail server is down.'")
+@click.argument("queue")
+@click.option("--reason", help="Why: everybody who sees the queue sees it.")
+@click.option("--refuse-publishes", is_flag=True, help="Refuse publishes, too.")
+@as_json
+@connects
+def pause(client: Client, queue: str, reason: str | None, refuse_publishes: bool, as_json: bool) -> None:
+    """Hand out no message of QUEUE until it is resumed, on all replicas. Consumers finish what they have."""
+    asked = {"publishes": "refuse" if refuse_publishes else "accept", **({} if reason is None else {"reason": reason})}
+    answer = client.pause(queue, asked)
+    print_json(answer) if as_json else say(f"{queue} is paused. {answer['detail']}")
+
+
+@click.command(epilog="\b\nExample:\n  babelgate resume emails")
+@click.argument("queue")
+@as_json
+@connects
+def resume(client: Client, queue: str, as_json: bool) -> None:
+    """Hand out the messages of QUEUE again."""
+    answer = client.resume(queue)
+    print_json(answer) if as_json else say(f"{queue} is not paused. {answer['detail']}")
 
 
 @click.command(epilog="\b\nExample:\n  babelgate brokers")

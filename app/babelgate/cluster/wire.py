@@ -1,5 +1,5 @@
-"""The JSON messages between gateways: settlements, their results, errors by the name of their class, rates, and
-searches in journals."""
+"""The JSON messages between gateways: settlements, their results, errors by the name of their class, rates, searches in
+journals, and paused queues."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from babelgate import errors
 from babelgate.errors import BabelgateError, BrokerError, UnsupportedByBroker
 from babelgate.gateway.merging import Finding, Inquiry
 from babelgate.gateway.model import Action, Settlement, SettleResult
+from babelgate.gateway.pauses import PauseChange
 from babelgate.gateway.rates import RatesQuery
 from babelgate.jsontext import decoded
 from babelgate.observe.rates import COUNTS, LANES, RatesReport
@@ -22,6 +23,7 @@ SETTLE_PATH = "/peer/settle"
 METRICS_PATH = "/peer/metrics"
 RATES_PATH = "/peer/rates"
 SEARCH_PATH = "/peer/search"
+PAUSES_PATH = "/peer/pauses"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
@@ -48,6 +50,13 @@ class SearchAnswer(Struct, frozen=True):
     finding: Finding | None
 
 
+class PauseExchange(Struct, frozen=True):
+    """The pauses and resumes that a gateway knows, and its incarnation: what it tells, and what it is answered."""
+
+    incarnation: str
+    changes: Sequence[PauseChange]
+
+
 class _Error(Struct, frozen=True):
     kind: str
     detail: str
@@ -69,6 +78,7 @@ _rates_queries = msgspec.json.Decoder(RatesQuery)
 _rates = msgspec.json.Decoder(RatesReport)
 _inquiries = msgspec.json.Decoder(Inquiry)
 _findings = msgspec.json.Decoder(SearchAnswer)
+_pauses = msgspec.json.Decoder(PauseExchange)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -109,6 +119,16 @@ def decode_inquiry(body: bytes) -> Inquiry:
 def decode_finding(body: bytes) -> Finding | None:
     """What a peer found; None: it keeps no journal. Raises msgspec.MsgspecError."""
     return decoded(_findings, body).finding
+
+
+def encode_pauses(incarnation: str, changes: Sequence[PauseChange]) -> bytes:
+    """The body of an exchange of pauses, or of its answer."""
+    return _encoder.encode(PauseExchange(incarnation, changes))
+
+
+def decode_pauses(body: bytes) -> PauseExchange:
+    """What a peer knows of pauses. Raises msgspec.MsgspecError."""
+    return decoded(_pauses, body)
 
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:

@@ -41,6 +41,7 @@ Kind = Literal[
     "broker_errors",
     "foreign_messages",
     "broker_warning",
+    "queue_paused",
 ]
 
 
@@ -108,7 +109,8 @@ class Attention:
         """What needs attention, at most MAX_CONCERNS: brokers that fail first, warnings last."""
         managed = sorted(self._overview.managed(caller))
         queues = [(route, stats, sums.get(route.queue)) for route, stats in counted]
-        found = [*self._failing(managed), *_dead_letters(queues), *_old(queues), *_errors(queues), *_foreign(queues)]
+        found = [*self._failing(managed), *self._paused(caller)]
+        found += [*_dead_letters(queues), *_old(queues), *_errors(queues), *_foreign(queues)]
         found += [
             Concern(kind="broker_warning", broker=name, detail=warning)
             for name in managed
@@ -131,6 +133,13 @@ class Attention:
                 yield Concern(kind="circuit_open", broker=name, detail=detail)
             if (refused := self._outages.storage(name)) is not None:
                 yield Concern(kind="storage_refused", broker=name, detail=refused)
+
+    def _paused(self, caller: Caller) -> Iterator[Concern]:
+        for pause in self._overview.pauses.in_force():
+            queue = pause.queue
+            if caller.rights(queue):
+                broker = self._router.route(queue).broker
+                yield Concern(kind="queue_paused", broker=broker, queue=queue, detail=pause.sentence())
 
 
 _Queue = tuple[Route, QueueStats, QueueSum | None]

@@ -39,6 +39,7 @@ from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import Message, Projection, Receipt, Settlement, SettleResult
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.overview import Overview, count_purge, peek
+from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.publish import Begun, Publisher
 from babelgate.gateway.queue_list import QueueList
 from babelgate.gateway.queue_runtime import QueueRuntime, Shared
@@ -95,6 +96,7 @@ class Gateway:
         jobs_directory: Path | None = None,
         counters: RateCounters | None = None,
         history: History | None = None,
+        pauses: Pauses | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
         ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
@@ -117,22 +119,23 @@ class Gateway:
         self.incarnation = os.urandom(8).hex()
         """Identifies this process to its peers and in its tokens; random at each start."""
         self._deliverer = Deliverer(sealer, self.incarnation, observe)
-        self._publisher = Publisher(self.limits, clock)
-        settler = Settler(sealer, clock, observe)
+        self._publisher, settler = Publisher(self.limits, clock), Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
-        shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer, self.admission)
+        pauses = self.pauses = pauses or Pauses(clock)
+        pauses.check_route = router.route
+        shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer, self.admission, pauses)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
-        self.overview = Overview(router, bindings, required, urls or {}, self._keys, self.queue_runtimes, self.outages)
+        runtimes, outages, keys = self.queue_runtimes, self.outages, self._keys
+        self.overview = Overview(router, bindings, required, urls or {}, keys, runtimes, outages, pauses)
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
         self.history = history or History()
         self.maintenance = Maintenance(self.overview.retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
-        counters = counters or RateCounters(clock)
-        counts = RecentCounts(self.outages)
-        self.rates = Rates(counters, clock, router, self.overview, self.outages, self.maintenance, counts)
-        self.queue_list = QueueList(router, bindings, self.queue_runtimes.queues, self.rates, counts)
+        counters, counts = counters or RateCounters(clock), RecentCounts(outages)
+        self.rates = Rates(counters, clock, router, self.overview, outages, self.maintenance, counts)
+        self.queue_list = QueueList(router, bindings, runtimes.queues, self.rates, counts, pauses)
         self.letters = DeadLetterOperations(
             lambda queue: self.queue_runtimes.of(router.route(queue)),
             self.limits,

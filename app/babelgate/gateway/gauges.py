@@ -35,6 +35,7 @@ from babelgate.observe.metrics.catalogue import (
     PUBLISH_INFLIGHT,
     QUEUE_DELAYED,
     QUEUE_DEPTH,
+    QUEUE_PAUSED,
     RECEIVE_WAITERS,
     REINJECTED,
     SPAN_LOSSES,
@@ -166,10 +167,20 @@ class Gauges:
         snapshot[BROKER_WARNINGS.otel] = {
             (name,): float(len(each)) for name, each in self._gateway.maintenance.warnings.items()
         }
+        snapshot[QUEUE_PAUSED.otel] = self._paused()
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
         snapshot |= await asyncio.to_thread(process.of_gateway)
         self._read_at = time.monotonic()
         return snapshot
+
+    def _paused(self) -> dict[Labels, Value]:
+        paused: dict[Labels, float] = {}
+        for pause in self._gateway.pauses.in_force():
+            broker = self._gateway.router.route(pause.queue).broker
+            labels = (self._metrics.register(pause.queue, broker), broker)
+            # Queues without a label of their own share one.
+            paused[labels] = paused.get(labels, 0.0) + 1.0
+        return dict(paused)
 
     def _know(self, broker: _Broker, native_name: str) -> None:
         queue = self._gateway.router.queue_of(broker.binding, native_name)

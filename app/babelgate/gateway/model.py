@@ -13,6 +13,7 @@ from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.brokers.projection import NativeWrite
 from babelgate.errors import BabelgateError, Problem
 from babelgate.gateway.ack_tokens import Lease
+from babelgate.gateway.pauses import PauseChange
 
 Action = Literal["ack", "nack", "reject", "extend"]
 
@@ -232,7 +233,7 @@ class QueueInfo:
 
     ``dead_letter_queue`` and ``stored_as``: see ``dead_letters`` and ``stored_as`` of
     :class:`babelgate.brokers.binding.NativeQueue`. ``source`` None: the queue was requested by its name, and only then
-    there are ``warnings`` about its settings.
+    there are ``warnings`` about its settings. ``pause`` None: it is not paused.
     """
 
     queue: str
@@ -246,6 +247,7 @@ class QueueInfo:
     idempotency: KeysInfo | None
     source: Source | None = None
     warnings: Sequence[str] = ()
+    pause: PauseChange | None = None
 
 
 @dataclass(frozen=True, slots=True)

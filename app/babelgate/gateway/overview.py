@@ -17,6 +17,7 @@ from babelgate.gateway.idempotency import KeyStores
 from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
 from babelgate.gateway.outages import Outages
+from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.route_warnings import broker_warnings, warnings_of
 from babelgate.gateway.routing import Route, Router, affordable
 from babelgate.gateway.runtimes import QueueRuntimes
@@ -49,10 +50,12 @@ class Overview:
         keys: KeyStores,
         runtimes: QueueRuntimes,
         outages: Outages,
+        pauses: Pauses,
     ) -> None:
         """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``runtimes``: of
         the queues that this process has used."""
         self._outages = outages
+        self.pauses = pauses
         self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
         self._runtimes = runtimes
         self._router = router
@@ -61,16 +64,22 @@ class Overview:
         self._required = required
         self._urls = urls
 
-    async def queues(self, caller: Caller, limit: int, cursor: str | None) -> tuple[list[QueueInfo], str | None]:
+    async def queues(
+        self, caller: Caller, limit: int, cursor: str | None, paused: bool | None = None
+    ) -> tuple[list[QueueInfo], str | None]:
         """A page of the known queues on which the caller has any right, by name; the cursor after it (None: no more).
 
-        Known are the queues that are configured by name, listed by a broker, or used by this process. ``cursor``: the
-        name of the last queue of the page before. Raises InvalidParameter for another text.
+        Known are the queues that are configured by name, listed by a broker, used by this process, or paused.
+        ``cursor``: the name of the last queue of the page before. ``paused``: only those that are, or are not. Raises
+        InvalidParameter for another cursor.
         """
         if cursor is not None and not QUEUE_NAME.fullmatch(cursor):
             raise InvalidParameter(name="cursor", reason="it is not the next_cursor of a list of queues")
-        sources = await known_queues(self._router, self._bindings, self._runtimes.queues())
+        used = [*self._runtimes.queues(), *(each.queue for each in self.pauses.in_force())]
+        sources = await known_queues(self._router, self._bindings, used)
         later = sorted(name for name in sources if cursor is None or name > cursor)
+        if paused is not None:
+            later = [name for name in later if (self.pauses.get(name) is not None) is paused]
         rights = await turns.mapped(caller.rights, later)
         names = [name for name, granted in zip(later, rights, strict=True) if granted]
         found: list[QueueInfo] = []
@@ -151,6 +160,7 @@ class Overview:
             capabilities=route.capabilities,
             policy=asdict(route.policy),
             idempotency=self._keys.info(route),
+            pause=self.pauses.get(route.queue),
         )
 
     async def _warnings(self, route: Route) -> Sequence[str]:

@@ -63,6 +63,7 @@ class Publisher:
         """
         if caller.page is not None:
             caller.page.take(len(body if sent is None else sent))
+        runtime.check_publishes()
         if len(body) <= turns.SMALL_BYTES:
             # Most bodies, so without another call.
             trace_id = None if trace is None else trace.trace_id
@@ -101,6 +102,7 @@ class Publisher:
     def begin(self, runtime: QueueRuntime, body: bytes, tracing: Tracing) -> Begun | bytes:
         """Begin to publish an ordinary body: its receipt, and the future of its outcome. For one of any other kind
         nothing is done, and :meth:`publish` must be called with the body that is returned."""
+        runtime.check_publishes()
         sent = envelope.read_ordinary(body, runtime.route.queue, self._limits, self._clock)
         if sent is None:
             return body
@@ -117,6 +119,10 @@ class Publisher:
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises nothing: an unexpected error is the ``__cause__`` of an
         InternalError, the result of the bodies that it concerns. The caller logs it."""
+        try:
+            runtime.check_publishes()
+        except BabelgateError as error:
+            return failure_for_each(error, len(bodies))
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
         for index, pending in enumerate(

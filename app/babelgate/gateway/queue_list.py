@@ -12,6 +12,7 @@ from babelgate.brokers.binding import Binding, QueueStats
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.names import Pattern
 from babelgate.gateway.overview import known_queues
+from babelgate.gateway.pauses import PauseChange, Pauses
 from babelgate.gateway.rates import MAX_SHOWN, Flow, Rates
 from babelgate.gateway.recent_counts import RecentCounts
 from babelgate.gateway.routing import Router
@@ -41,11 +42,12 @@ DEFAULT_ROUTE = "*"
 
 class QueueSelection(Struct, frozen=True, kw_only=True):
     """Which queues: those with ``text`` in their names, or that match it if it has a ``*``; those of ``broker``; those
-    that the rule ``route`` routes, by its name or pattern. Empty: all."""
+    that the rule ``route`` routes, by its name or pattern; those that are ``paused``. Empty: all."""
 
     text: str = ""
     broker: str = ""
     route: str = ""
+    paused: bool = False
 
 
 class ListedQueue(Struct, frozen=True, kw_only=True):
@@ -55,6 +57,7 @@ class ListedQueue(Struct, frozen=True, kw_only=True):
     broker: str
     stats: QueueStats
     flow: Flow
+    pause: PauseChange | None
 
 
 class QueuePage(Struct, frozen=True, kw_only=True):
@@ -102,6 +105,7 @@ class QueueList:
         used: Callable[[], Sequence[str]],
         rates: Rates,
         counts: RecentCounts,
+        pauses: Pauses,
     ) -> None:
         """``used``: the queues that this process has used."""
         self._router = router
@@ -109,6 +113,7 @@ class QueueList:
         self._used = used
         self._rates = rates
         self._counts = counts
+        self._pauses = pauses
         self._listings = {name: _Listing() for name in bindings}
         self._names: Sequence[str] = ()
         self._found: frozenset[str] = frozenset()
@@ -140,6 +145,7 @@ class QueueList:
                 broker=route.broker,
                 stats=stats.get(route.queue, QueueStats()),
                 flow=flows[route.queue],
+                pause=self._pauses.get(route.queue),
             )
             for route in routes
         ]
@@ -178,6 +184,7 @@ class QueueList:
                 (text in lower if pattern is None else pattern.matches(lower))
                 and (not selection.route or self._rule_of(name) == selection.route)
                 and (not selection.broker or self._broker_of(name) == selection.broker)
+                and (not selection.paused or self._pauses.get(name) is not None)
                 and bool(caller.rights(name))
             )
 
@@ -198,7 +205,8 @@ class QueueList:
         if reading:
             await asyncio.wait(reading, timeout=_LATER_SECONDS if self._has_waited else _FIRST_SECONDS)
             self._has_waited = True
-        more = {*self._used(), *(() if self._found else self._router.configured())} - self._found
+        paused = (each.queue for each in self._pauses.in_force())
+        more = {*self._used(), *paused, *(() if self._found else self._router.configured())} - self._found
         return sorted([*self._names, *more]) if more else self._names
 
     async def _read_names(self, listing: _Listing, name: str) -> None:

@@ -23,7 +23,8 @@ from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores
 from babelgate.gateway.idempotency import KeyedResult as Published
 from babelgate.gateway.model import KeysInfo
 from babelgate.gateway.outages import Outages
-from babelgate.gateway.receive import Inspector, Receiver
+from babelgate.gateway.pauses import Pauses, QueuePaused
+from babelgate.gateway.receive import Inspector, ReadyDelivery, Receiver
 from babelgate.gateway.routing import Route
 from babelgate.leases.factory import lease_manager_of
 from babelgate.leases.manager import LeaseManager
@@ -54,6 +55,7 @@ class Shared(Struct, frozen=True):
     outages: Outages
     deliverer: Deliverer
     admission: Admission
+    pauses: Pauses
 
 
 class KeyedSender:
@@ -150,9 +152,12 @@ class QueueRuntime:
     def receiver(self) -> Receiver:
         """The receives of the queue."""
         calls, lease_manager = self.calls, self.lease_manager
-        admission, usage = self._shared.admission, self._broker_usage
+        admission, usage, pauses = self._shared.admission, self._broker_usage, self._shared.pauses
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
+            if pauses.get(calls.route.queue) is not None:
+                await pauses.wait_resumed(calls.route.queue, wait_seconds)
+                return ()
             # Fewer leases may have been held when the waiting receives were admitted.
             route = calls.route
             admission.check_handing_out(route.broker, usage.count, usage.size)
@@ -162,8 +167,17 @@ class QueueRuntime:
 
         route, shared = self.route, self._shared
         inspector = Inspector(route, lease_manager, shared.limits, shared.clock, shared.observe)
+
+        async def inspect(deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
+            ready = await inspector.inspect(deliveries)
+            # They were reserved before the queue was paused.
+            if ready and pauses.get(route.queue) is not None:
+                await _give_back(route, lease_manager, [each.delivery.handle for each in ready])
+                return []
+            return ready
+
         hand_out = partial(shared.deliverer.hand_out, route)
-        receiver = Receiver(reserve, inspector.inspect, hand_out, partial(_give_back, route, lease_manager))
+        receiver = Receiver(reserve, inspect, hand_out, partial(_give_back, route, lease_manager))
         if self._stopped:
             receiver.stop()
         return receiver
@@ -243,6 +257,11 @@ class QueueRuntime:
         publisher: Any = self.publisher if pending.claim is None else self.keyed_publisher
         submitted: asyncio.Future[Published] = publisher.submit(pending)
         return submitted
+
+    def check_publishes(self) -> None:
+        """Raise QueuePaused if the queue is paused and refuses publishes."""
+        if self.route.queue in self._shared.pauses.refusing:
+            raise QueuePaused(queue=self.route.queue)
 
     def require_keys(self) -> None:
         """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""

@@ -54,6 +54,9 @@ _encode = msgspec.json.Encoder().encode
 _DEFAULTS = ReceiveRequest()
 ONE_ACK = _encode(settle_outcome([SettleResult(0, "ack")]))
 """The answer to a single ack."""
+PAUSED = _encode(ReceivedView([], paused=True))
+"""The answer to a receive from a paused queue."""
+_PAUSED = (b"paused", b"true")
 ONLY_TOKEN = "/ack_tokens/0"
 """The pointer of the token of a call with one."""
 
@@ -90,13 +93,18 @@ class Consuming:
                 await self._gateway.give_back(exchange.queue, messages)
                 raise ClientGone
             permit.hold(sum([len(message.body) for message in messages]))
+            is_paused = not messages and self._gateway.pauses.get(exchange.queue) is not None
+            fields = [NO_STORE, _PAUSED] if is_paused else [NO_STORE]
             if form in (ENVELOPE, EVENT):
-                await _answer_bare(exchange, messages, form)
+                await (_answer_bare(exchange, messages[0], form) if messages else exchange.answer_nothing(fields))
                 return
             if form == EVENTS:
                 events = await turns.mapped(partial(_event, exchange.queue), messages, size=_size)
                 del messages
-                await exchange.answer_parts(200, json_list(b"[", events, b"]"), [NO_STORE], EVENTS)
+                await exchange.answer_parts(200, json_list(b"[", events, b"]"), fields, EVENTS)
+                return
+            if is_paused:
+                await exchange.answer(200, PAUSED, headers=[NO_STORE])
                 return
             # Only one copy of a large answer may wait for a slow reader.
             if permit.size <= PART_BYTES:
@@ -244,11 +252,7 @@ def _received(message: Message) -> ReceivedMessage:
     )
 
 
-async def _answer_bare(exchange: Exchange, messages: Sequence[Message], form: bytes) -> None:
-    if not messages:
-        await exchange.answer_nothing([NO_STORE])
-        return
-    message = messages[0]
+async def _answer_bare(exchange: Exchange, message: Message, form: bytes) -> None:
     headers = [
         NO_STORE,
         (b"ack-token", message.ack_token.encode("ascii")),

@@ -27,7 +27,7 @@ GATEWAY = "babelgate.gateway"
 Item = TypeVar("Item")
 
 _JSON = {"content-type": "application/json"}
-_VERBS = (":purge", ":redrive", ":cancel", ":resume")
+_VERBS = (":purge", ":redrive", ":cancel", ":resume", ":pause")
 """Of a queue, a dead letter, and a redrive job."""
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 

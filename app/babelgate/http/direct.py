@@ -22,9 +22,10 @@ from babelgate.gateway.admission import Permit
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Message
+from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.receive import Receiver
 from babelgate.http.auth import Auth
-from babelgate.http.consume import ENVELOPE, EVENT_TYPES, NO_STORE, ONE_ACK, ONLY_TOKEN, answer_of, encoded
+from babelgate.http.consume import ENVELOPE, EVENT_TYPES, NO_STORE, ONE_ACK, ONLY_TOKEN, PAUSED, answer_of, encoded
 from babelgate.http.exchange import JSON, PART_BYTES, json_list, log
 from babelgate.http.heads import RequestTarget, head_lines, request_id_of
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
@@ -184,7 +185,7 @@ class DirectEndpoints:
             return body
         receiver, waiter = begun
         request.when_gone(partial(receiver.leave, waiter))
-        waiter.future.add_done_callback(_Delivery(self._observe, request, began, permit, receiver))
+        waiter.future.add_done_callback(_Delivery(self._observe, request, began, permit, receiver, gateway.pauses))
         return None
 
     def _ack(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
@@ -236,6 +237,7 @@ class _Delivery(Struct, eq=False):
     began: float
     permit: Permit
     receiver: Receiver
+    pauses: Pauses
 
     def __call__(self, outcome: asyncio.Future[list[Message]]) -> None:
         request = self.request
@@ -257,7 +259,8 @@ class _Delivery(Struct, eq=False):
             self.permit.hold(size)
             _sending.start(self._send(messages))
             return
-        body = answer_of(messages)
+        is_paused = not messages and self.pauses.get(request.target.queue) is not None
+        body = PAUSED if is_paused else answer_of(messages)
         request.answer(200, self._head(len(body)), body)
         self._end(200)
 

@@ -13,6 +13,7 @@ from babelgate.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
     METRICS_PATH,
+    PAUSES_PATH,
     RATES_PATH,
     SEARCH_PATH,
     SETTLE_PATH,
@@ -22,8 +23,10 @@ from babelgate.cluster.wire import (
     SettleCall,
     decode_calls,
     decode_inquiry,
+    decode_pauses,
     decode_rates_query,
     encode_answers,
+    encode_pauses,
 )
 from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
 from babelgate.gateway.gateway import Gateway
@@ -37,6 +40,7 @@ from babelgate.http.results import log_defects
 METHODS = {
     IDENTITY_PATH: "GET",
     METRICS_PATH: "GET",
+    PAUSES_PATH: "POST",
     RATES_PATH: "POST",
     SEARCH_PATH: "POST",
     SETTLE_PATH: "POST",
@@ -49,7 +53,8 @@ _ROOM = "(peers)"
 
 
 class PeerApi:
-    """Reports identity, metrics and rates of this process, searches in its journal, and settles its own deliveries.
+    """Reports identity, metrics and rates of this process, searches in its journal, exchanges which queues are paused,
+    and settles its own deliveries.
 
     Never forwards a call.
     """
@@ -86,6 +91,8 @@ class PeerApi:
             await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
         elif exchange.path == SEARCH_PATH:
             await _answer(exchange, proof, 200, await self._found(body))
+        elif exchange.path == PAUSES_PATH:
+            await _answer(exchange, proof, 200, await self._paused(body))
         elif proof.target == ANYBODY:
             raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
         elif exchange.path == METRICS_PATH:
@@ -103,6 +110,17 @@ class PeerApi:
         except msgspec.MsgspecError:
             raise InvalidParameter(name="body", reason="is not a query for rates") from None
         return msgspec.json.encode(await self._gateway.rates.report(query))
+
+    async def _paused(self, body: bytes) -> bytes:
+        try:
+            told = decode_pauses(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not what a gateway knows of paused queues") from None
+        pauses = self._gateway.pauses
+        # It may have asked itself.
+        if told.incarnation != self._gateway.incarnation:
+            await pauses.learn(told.changes)
+        return encode_pauses(self._gateway.incarnation, pauses.changes())
 
     async def _found(self, body: bytes) -> bytes:
         try:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
-from babelgate.gateway import history, page_tokens
+from babelgate.gateway import history, page_tokens, pauses
 from babelgate.jsontext import MAX_POINTER
 
 CONTENT_TYPE = b"application/problem+json"
@@ -129,6 +129,8 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     history.JournalDisabled: Meaning(404, "No journal"),
     history.MessageNotFound: Meaning(404, "Message not found"),
     history.TraceNotFound: Meaning(404, "Trace not found"),
+    pauses.QueuePaused: Meaning(409, "Queue paused", 10),
+    pauses.TooManyPaused: Meaning(409, "Too many paused queues"),
     errors.RedriveRunning: Meaning(409, "Redrive running", 10),
     errors.TooManyRedrives: Meaning(429, "Too many redrives", 10),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),

@@ -1,4 +1,4 @@
-"""Endpoints for queues and brokers: list, inspect, peek, validate, purge."""
+"""Endpoints for queues and brokers: list, inspect, peek, validate, purge, pause."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def routes() -> APIRouter:
     async def list_queues(
         gateway: GatewayOf, caller: CallerOf, parameters: Annotated[views.QueueListQuery, Query()]
     ) -> Response:
-        infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor)
+        infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor, parameters.paused)
         tail = f'],"next_cursor":{msgspec.json.encode(cursor).decode()}}}'
         return await listed('{"queues":[', infos, _queue, tail, lambda info: 0)
 
@@ -53,6 +53,17 @@ def routes() -> APIRouter:
         gateway: GatewayOf, caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
     ) -> views.PurgeResultView:
         return views.purged(await gateway.purge(caller, queue, dry_run=parameters.dry_run), parameters)
+
+    @router.post("/queues/{queue}:pause", dependencies=NO_PARAMETERS)
+    async def pause_queue(
+        gateway: GatewayOf, caller: CallerOf, queue: QueueName, parameters: views.PauseRequest = views.PAUSE
+    ) -> views.PauseResultView:
+        outcome = await gateway.pauses.pause(caller, queue, parameters.publishes, parameters.reason)
+        return views.PauseResultView.model_validate(outcome)
+
+    @router.post("/queues/{queue}:resume", dependencies=NO_PARAMETERS)
+    async def resume_queue(gateway: GatewayOf, caller: CallerOf, queue: QueueName) -> views.PauseResultView:
+        return views.PauseResultView.model_validate(await gateway.pauses.resume(caller, queue))
 
     @router.get("/queues/{queue}", dependencies=NO_PARAMETERS)
     async def get_queue(gateway: GatewayOf, caller: CallerOf, queue: QueueName) -> views.QueueView:

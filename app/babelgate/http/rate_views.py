@@ -121,6 +121,7 @@ class ConcernView(View):
         "broker_errors",
         "foreign_messages",
         "broker_warning",
+        "queue_paused",
     ]
     """What it is, for programs."""
     broker: str

@@ -175,7 +175,8 @@ def _misfit(request: Request, error: Exception) -> NoReturn:
     reason = explain(schema, place, fault_of(found["type"]))
     name = ".".join(map(str, place)) or str(where)
     # A filter that is well-formed, and asks for what cannot be there, is no syntax error.
-    refusal = InvalidFilter if found["type"] == "literal_error" else InvalidParameter
+    is_filter = found["type"] == "literal_error" and (where != "body" or place[:1] == ["filter"])
+    refusal = InvalidFilter if is_filter else InvalidParameter
     raise refusal(name=name[:MAX_DETAIL], reason=reason, pointer=pointer(*place) if where == "body" else None)
 
 

@@ -258,6 +258,9 @@ class ReceivedView(Struct, frozen=True):
     """Deliveries, oldest first; an empty list when there are none."""
 
     messages: Annotated[list[ReceivedMessage], Meta(description="Deliveries, oldest first.")]
+    paused: Annotated[
+        bool | UnsetType, Meta(description="True: the queue is paused, and hands nothing out until it is resumed.")
+    ] = UNSET
 
 
 class TokenResult(Struct, frozen=True, omit_defaults=True):

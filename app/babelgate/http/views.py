@@ -132,6 +132,48 @@ class IdempotencyKeysView(View):
     """Maximum number of keys kept at a time. Further publishes with a key are 503; beyond their caller's share, 429."""
 
 
+class PauseView(View):
+    """The pause of a queue."""
+
+    paused_at: int = Field(description="Since when the queue is paused, Unix milliseconds UTC.")
+    by: str
+    """The name of the token that paused the queue, or that changed the pause last."""
+    publishes: Literal["accept", "refuse"]
+    """What becomes of publishes meanwhile."""
+    reason: str | None
+    """Why, in words; `null`: none was given."""
+
+
+class PauseRequest(StrictBody):
+    """How to pause. Without a body: publishes are accepted."""
+
+    publishes: Literal["accept", "refuse"] = Field(
+        default="accept", description="`refuse`: publishes get 409 `queue_paused` until the queue is resumed."
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="Why, in words: everybody who sees the queue sees it."
+    )
+
+
+PAUSE = PauseRequest()
+
+
+class PauseResultView(View):
+    """The state of a queue after a pause or a resume, and which processes know it."""
+
+    queue: str
+    """The name of the queue in paths."""
+    pause: PauseView | None = Field(description="The pause in force; `null`: the queue is not paused.")
+    kept: bool
+    """Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers."""
+    told: int
+    """How many other processes have confirmed that they know it."""
+    silent: list[str]
+    """Peers that gave no answer, by address or socket. They learn it when they answer again."""
+    detail: str
+    """The same in sentences for people."""
+
+
 class _QueueFacts(View):
     queue: str
     """The name of the queue in paths."""
@@ -154,6 +196,7 @@ class _QueueFacts(View):
     capabilities: CapabilitiesView
     policy: PolicyView
     idempotency: IdempotencyKeysView | None = Field(description="`null`: the queue does not support idempotency keys.")
+    pause: PauseView | None = Field(description="The pause of the queue; `null`: it is not paused.")
 
 
 class QueueView(_QueueFacts):
@@ -169,7 +212,7 @@ class ListedQueueView(_QueueFacts):
 
     source: Literal["configured", "broker", "process"] = Field(
         description="How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. "
-        "`process`: the process that answers has used the queue since its start."
+        "`process`: the process that answers has used the queue since its start, or knows that it is paused."
     )
 
 
@@ -177,6 +220,9 @@ class QueueListQuery(Strict):
     limit: int = Field(default=1000, ge=1, le=1000)
     cursor: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="`next_cursor` of the previous page."
+    )
+    paused: bool | None = Field(
+        default=None, description="`true`: only paused queues; `false`: only queues that are not paused."
     )
 
 

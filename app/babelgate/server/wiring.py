@@ -13,6 +13,7 @@ from babelgate.brokers.idempotency_store import KeepsKeys, Terms
 from babelgate.brokers.registry import connect, driver
 from babelgate.clock import Clock, now_ms
 from babelgate.cluster.client import ANSWER_SECONDS, Address
+from babelgate.cluster.pausing import PeerPauses
 from babelgate.cluster.peers import Peers
 from babelgate.cluster.scrape import Scraping
 from babelgate.cluster.searching import PeerSearch
@@ -37,6 +38,8 @@ from babelgate.gateway.gauges import Gauges
 from babelgate.gateway.history import History, Journaled
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
 from babelgate.gateway.page_tokens import PageTerms
+from babelgate.gateway.pause_file import PauseFile
+from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.http.api import Handler, create_api
@@ -123,6 +126,7 @@ def build_gateway(
         jobs_directory=settings.state_dir / "redrives",
         counters=counters,
         history=history,
+        pauses=Pauses(clock, PauseFile(settings.state_dir / "pauses")),
     )
 
 
@@ -156,6 +160,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         counters=counters,
         history=_history(settings, journaled, searching),
     )
+    gateway.pauses.peers = PeerPauses(gateway.incarnation, signer, directory, places)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,
@@ -165,7 +170,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
     otlp: metrics_otlp.OtlpMetrics | None = None
-    parts: list[Part] = [searching]
+    parts: list[Part] = [searching, gateway.pauses]
     workers: Workers | None = None
     if workers_directory is not None:
         gateway.rates.siblings = workers = Workers(gateway.incarnation, workers_directory, directory, signer)
@@ -207,9 +212,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         if settings.access_log
         else DirectEndpoints(gateway, auth, settings.prefix, metrics.request if metrics is not None else None)
     )
-    # Peers are needed only for brokers that bind a message to its receiver, for journals, and between workers.
+    # Without configured peers they are needed only for brokers that bind a message to its receiver, for journals, and
+    # between workers.
     routes = check(gateway.router)
-    called = _is_owned(routes) or journaled is not None
+    called = _is_owned(routes) or journaled is not None or settings.peers.listen is not None
     if not called and workers_directory is None:
         return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
     listen = next(iter(_addresses(settings.peers.listen)), None) if called else None

@@ -44,6 +44,7 @@ async def show(visit: Visit) -> PageAnswer:
         limit=limit,
         more=next((each for each in SHOWN_MESSAGES if each > limit), None) if len(rows) == limit else None,
         can_purge=isinstance(route.binding, Purges) and visit.may_change("manage", queue),
+        can_pause=visit.may_change("manage", queue),
     )
 
 
@@ -65,7 +66,8 @@ def path_of(queue: str) -> str:
 def shared(visit: Visit, tab: str) -> dict[str, Any]:
     """What the head of all pages of a queue needs. ``tab``: the page that is shown."""
     queue = visit.parameters["queue"]
-    return {"queue": queue, "base": f"{visit.root}{path_of(queue)}", "tab": tab}
+    pause = visit.gateway.pauses.get(queue)
+    return {"queue": queue, "base": f"{visit.root}{path_of(queue)}", "tab": tab, "pause": pause}
 
 
 def _purge(visit: Visit) -> purging.Purge:

@@ -22,7 +22,7 @@ COLUMNS: Mapping[Order, str] = {
     "oldest_age_seconds": "Oldest",
 }
 """The columns by which queues are sorted, and their heads."""
-_NAMES = ("q", "broker", "route", "group", "sort", "page")
+_NAMES = ("q", "broker", "route", "state", "group", "sort", "page")
 _GROUPINGS: tuple[Grouping, ...] = ("route", "broker")
 _MAX_PAGE = 1_000_000
 
@@ -32,7 +32,8 @@ Choice = TypeVar("Choice", bound=str)
 async def show(visit: Visit) -> PageAnswer:
     """A page of the list, or its live part."""
     query = {name: visit.query.get(name, "") for name in _NAMES}
-    selection = QueueSelection(text=query["q"], broker=query["broker"], route=query["route"])
+    paused = bool(query["state"]) and _one_of("state", query["state"], ["paused"]) == "paused"
+    selection = QueueSelection(text=query["q"], broker=query["broker"], route=query["route"], paused=paused)
     group = _one_of("group", query["group"], _GROUPINGS) if query["group"] else None
     descending = query["sort"].startswith("-")
     order = _one_of("sort", query["sort"].removeprefix("-") or "queue", COLUMNS)

@@ -107,6 +107,9 @@ FOREIGN = _gauge(
     source="broker",
 )
 OLDEST_AGE = _gauge("babelgate.oldest_message_age", "Age of the oldest ready message.", "s", *_QUEUE, source="broker")
+QUEUE_PAUSED = _gauge(
+    "babelgate.queue_paused", "Queues that are paused: 1 for each.", "{queue}", *_QUEUE, source="broker"
+)
 LEASES_IN_FLIGHT = _gauge("babelgate.leases_in_flight", "Messages delivered and not settled yet.", "{message}", *_QUEUE)
 BROKER_UP = _gauge("babelgate.broker_up", "Whether the broker answers: 1 or 0.", "", "broker", source="broker")
 BROKER_WARNINGS = _gauge(

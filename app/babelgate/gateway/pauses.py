@@ -1,0 +1,339 @@
+"""Paused queues: which queues hand nothing out, who paused them, and how all processes agree on it.
+
+A process knows the last change of each queue that was ever paused, a resume included. Of two changes of a queue the
+newer one counts, so processes agree as soon as they have seen the same changes, in whatever order. A process learns
+changes from its callers, from the file that the processes of one ``state_dir`` share, and from its peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from babelgate.clock import Clock, now_ms, utc_text
+from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.observe.logs import get_logger
+from babelgate.runtime.background import BackgroundTasks
+
+MAX_PAUSED = 1_000
+"""Queues that may be paused at a time."""
+MAX_RESUMED = 1_000
+"""Resumes that are remembered, the newest: a process that was away for longer may know an older pause."""
+MAX_REASON = 500
+"""Characters of a reason."""
+FILE_SECONDS = 1.0
+"""How often a process looks whether another one has changed the file."""
+PEERS_SECONDS = 15.0
+"""How often a process compares its changes with those of its peers: one that did not answer may do so later."""
+
+Publishes = Literal["accept", "refuse"]
+"""What becomes of publishes to a paused queue."""
+
+log = get_logger(__name__)
+
+
+class QueuePaused(BabelgateError):
+    """The queue {queue} is paused, and publishes to it are refused. Nothing was published. Repeat it later."""
+
+    code = "queue_paused"
+    retryable = True
+
+
+class TooManyPaused(BabelgateError):
+    """{limit} queues are paused already. Resume one of them first."""
+
+    code = "too_many_paused"
+
+
+class PauseChange(Struct, frozen=True, kw_only=True):
+    """The last change of ``queue``: it was paused or resumed by the caller named ``by``.
+
+    ``at``: Unix ms; it orders the changes of a queue. ``paused_at``: since when the queue is paused, before later
+    changes of ``publishes`` or ``reason``. These belong to a pause only.
+    """
+
+    queue: str
+    paused: bool
+    at: int
+    by: str
+    paused_at: int = 0
+    publishes: Publishes = "accept"
+    reason: str | None = None
+
+    def sentence(self) -> str:
+        """The pause for people."""
+        words = f"The queue {self.queue!r} has been paused since {utc_text(self.paused_at)} UTC, by {self.by}."
+        if self.publishes == "refuse":
+            words += " Publishes are refused."
+        return words if self.reason is None else f"{words} Reason: {self.reason}"
+
+    def is_newer_than(self, other: PauseChange | None) -> bool:
+        """Whether this change counts. Of two changes within one millisecond the same one counts everywhere."""
+        return other is None or self._rank() > other._rank()
+
+    def _rank(self) -> tuple[int, bool, str, str, str]:
+        return self.at, self.paused, self.by, self.publishes, self.reason or ""
+
+
+class PauseOutcome(Struct, frozen=True, kw_only=True):
+    """What became of a pause or a resume. ``pause``: the pause in force; None: the queue is resumed.
+
+    ``kept``: whether ``state_dir`` has it, so that it outlives this process. ``told``: the other processes that know
+    it. ``silent``: those that gave no answer, by their addresses; they learn it when they answer again. ``detail``: the
+    same in a sentence.
+    """
+
+    queue: str
+    pause: PauseChange | None
+    kept: bool
+    told: int
+    silent: Sequence[str]
+    detail: str
+
+
+class Heard(Struct, frozen=True):
+    """The changes that peers know, how many peers have answered, and the names of those that did not."""
+
+    changes: Sequence[PauseChange] = ()
+    told: int = 0
+    silent: Sequence[str] = ()
+
+
+class PausePeers(Protocol):
+    """The other gateways and workers."""
+
+    has_addresses: bool
+    """Whether gateways on other hosts are configured."""
+
+    async def exchange(self, changes: Sequence[PauseChange]) -> Heard:
+        """Tell all peers ``changes`` and return theirs; takes 3 s at most. Never raises."""
+
+    async def close(self) -> None:
+        """Close the connections; idempotent."""
+
+
+class PauseStore(Protocol):
+    """Keeps changes for the processes of one host. Blocks for a few file operations."""
+
+    def read(self) -> list[PauseChange]:
+        """All changes. Raises StateUnavailable."""
+
+    def news(self) -> list[PauseChange]:
+        """All changes if another process may have written since the last call, else none. Raises StateUnavailable."""
+
+    def merge(self, changes: Iterable[PauseChange]) -> list[PauseChange]:
+        """Keep those of ``changes`` that count, and return all. Raises StateUnavailable."""
+
+
+class NoPausePeers:
+    """The peers of a process that has none."""
+
+    has_addresses = False
+
+    async def exchange(self, changes: Sequence[PauseChange]) -> Heard:
+        return Heard()
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class Pauses:
+    """The paused queues. A part of the application, which starts and closes it.
+
+    ``refusing``: the queues that refuse publishes, for callers that ask often.
+    """
+
+    def __init__(
+        self,
+        clock: Clock = now_ms,
+        store: PauseStore | None = None,
+        check_route: Callable[[str], object] = lambda queue: None,
+    ) -> None:
+        """``store`` None: a pause ends with this process. ``check_route``: raises QueueNotFound."""
+        self._clock = clock
+        self._store = store
+        self.peers: PausePeers = NoPausePeers()
+        """Whom to tell. They are known once the gateway is."""
+        self.check_route = check_route
+        self._changes: dict[str, PauseChange] = {}
+        self._paused: dict[str, PauseChange] = {}
+        self.refusing: frozenset[str] = frozenset()
+        self._resumed: dict[str, asyncio.Event] = {}
+        """Set when the queue is resumed, where somebody waits for that."""
+        self._tasks: BackgroundTasks[None] = BackgroundTasks()
+        self.get = self._paused.get
+        """The pause of a queue, by its name; None where it is not paused."""
+
+    def in_force(self) -> list[PauseChange]:
+        """The paused queues, by name, without those whose routes are gone."""
+        found = []
+        for queue in sorted(self._paused):
+            with contextlib.suppress(BabelgateError):
+                self.check_route(queue)
+                found.append(self._paused[queue])
+        return found
+
+    def changes(self) -> list[PauseChange]:
+        """All changes that this process knows."""
+        return list(self._changes.values())
+
+    async def start(self) -> None:
+        """Learn what the file and the peers know, then keep up with them. Takes 3 s at most.
+
+        Raises ConfigError for a file that cannot be read: a paused queue must not hand out by mistake.
+        """
+        if self._store is not None:
+            try:
+                self._adopt(await asyncio.to_thread(self._store.read), "state_dir")
+            except StateUnavailable as error:
+                raise ConfigError(key="state_dir", reason=f"the paused queues cannot be read: {error.reason}") from None
+            self._tasks.start(self._watch_file(self._store))
+        await self._compare()
+        self._tasks.start(self._watch_peers())
+
+    async def close(self) -> None:
+        """Stop keeping up; idempotent."""
+        await self._tasks.cancel()
+        await self.peers.close()
+
+    async def pause(
+        self, caller: Caller, queue: str, publishes: Publishes = "accept", reason: str | None = None
+    ) -> PauseOutcome:
+        """Hand nothing of ``queue`` out until it is resumed; return once all peers know it, or after 3 s.
+
+        A paused queue gets the new ``publishes`` and ``reason``. Raises InvalidParameter, Forbidden, QueueNotFound,
+        TooManyPaused.
+        """
+        caller.require(Right.MANAGE, queue)
+        self.check_route(queue)
+        if reason is not None and not 0 < len(reason) <= MAX_REASON:
+            raise InvalidParameter(name="reason", reason=f"must have 1 to {MAX_REASON} characters", pointer="/reason")
+        before = self._paused.get(queue)
+        if before is None and len(self._paused) >= MAX_PAUSED:
+            raise TooManyPaused(limit=MAX_PAUSED)
+        if before is not None and (before.publishes, before.reason) == (publishes, reason):
+            return await self._spread(before)
+        at = self._next(queue)
+        since = at if before is None else before.paused_at
+        return await self._spread(
+            PauseChange(
+                queue=queue, paused=True, at=at, by=caller.name, paused_at=since, publishes=publishes, reason=reason
+            )
+        )
+
+    async def resume(self, caller: Caller, queue: str) -> PauseOutcome:
+        """Hand out again; return once all peers know it, or after 3 s. Also for a queue that is not paused: a peer may
+        know a pause that this process does not. Raises InvalidParameter, Forbidden, QueueNotFound."""
+        caller.require(Right.MANAGE, queue)
+        if queue not in self._paused:
+            # The route of a paused one may be gone.
+            self.check_route(queue)
+        return await self._spread(PauseChange(queue=queue, paused=False, at=self._next(queue), by=caller.name))
+
+    async def learn(self, changes: Iterable[PauseChange]) -> None:
+        """Adopt what a peer knows, and keep it."""
+        if self._adopt(changes, "peer"):
+            await self._keep()
+
+    async def wait_resumed(self, queue: str, seconds: float) -> None:
+        """Wait until ``queue`` is resumed, at most ``seconds``; at once if it is not paused."""
+        if queue not in self._paused or seconds <= 0:
+            return
+        resumed = self._resumed.setdefault(queue, asyncio.Event())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await resumed.wait()
+
+    def _next(self, queue: str) -> int:
+        """The time of a new change: after the last one, whatever the clock of its process was."""
+        last = self._changes.get(queue)
+        now = self._clock()
+        return now if last is None else max(now, last.at + 1)
+
+    async def _spread(self, change: PauseChange) -> PauseOutcome:
+        """Adopt ``change`` here, keep it, and tell the peers."""
+        self._adopt([change], "call")
+        kept = await self._keep()
+        heard = await self.peers.exchange(self.changes())
+        await self.learn(heard.changes)
+        return PauseOutcome(
+            queue=change.queue,
+            pause=self._paused.get(change.queue),
+            kept=kept,
+            told=heard.told,
+            silent=heard.silent,
+            detail=self._detail(kept, heard),
+        )
+
+    def _detail(self, kept: bool, heard: Heard) -> str:
+        words = [
+            "It is kept in state_dir, which other processes with this directory read within a second."
+            if kept
+            else "It is in memory only, and ends with this process: state_dir cannot be written."
+        ]
+        if heard.told:
+            words.append(f"{heard.told} other {'process knows' if heard.told == 1 else 'processes know'} it.")
+        if heard.silent:
+            words.append(f"No answer from {', '.join(heard.silent)}: what does not answer learns it later.")
+        elif not self.peers.has_addresses:
+            words.append("No peers on other hosts are configured: a gateway there does not learn it.")
+        return " ".join(words)
+
+    def _adopt(self, changes: Iterable[PauseChange], source: str) -> bool:
+        """Apply the changes that count; whether there are any. ``source``: where they come from, for the log."""
+        new = [each for each in changes if each.is_newer_than(self._changes.get(each.queue))]
+        for each in new:
+            self._changes[each.queue] = each
+            if each.paused:
+                self._paused[each.queue] = each
+                more = {"publishes": each.publishes, "reason": each.reason}
+                log.info("queue paused", queue=each.queue, caller=each.by, source=source, **more)
+            elif self._paused.pop(each.queue, None) is not None:
+                if (event := self._resumed.pop(each.queue, None)) is not None:
+                    event.set()
+                log.info("queue resumed", queue=each.queue, caller=each.by, source=source)
+        if new:
+            self.refusing = frozenset(each.queue for each in self._paused.values() if each.publishes == "refuse")
+            self._changes = {each.queue: each for each in remembered(self._changes.values())}
+        return bool(new)
+
+    async def _keep(self) -> bool:
+        """Write the changes to the file, and adopt what it has; False if that failed, which is logged."""
+        if self._store is None:
+            return False
+        try:
+            self._adopt(await asyncio.to_thread(self._store.merge, self.changes()), "state_dir")
+        except StateUnavailable as error:
+            log.warning("paused queues not kept", error=error)
+            return False
+        return True
+
+    async def _watch_file(self, store: PauseStore) -> None:
+        while True:
+            await asyncio.sleep(FILE_SECONDS)
+            try:
+                self._adopt(await asyncio.to_thread(store.news), "state_dir")
+            except StateUnavailable as error:
+                log.warning("paused queues not read", error=error)
+
+    async def _watch_peers(self) -> None:
+        while True:
+            await asyncio.sleep(PEERS_SECONDS)
+            await self._compare()
+
+    async def _compare(self) -> None:
+        heard = await self.peers.exchange(self.changes())
+        await self.learn(heard.changes)
+
+
+def remembered(changes: Iterable[PauseChange]) -> list[PauseChange]:
+    """The pauses, and the newest MAX_RESUMED resumes."""
+    found = list(changes)
+    resumed = sorted((each for each in found if not each.paused), key=lambda each: each.at)
+    forgotten = {each.queue for each in resumed[:-MAX_RESUMED]}
+    return [each for each in found if each.queue not in forgotten]
