@@ -19,6 +19,7 @@ import pytest
 from babelgate.brokers import registry
 from tests.harness import ci, conformance, groups, limits, repeated
 from tests.harness.sharing import SharedServers
+from tests.harness.workers import ForkedWorkers
 
 _SHARED = pytest.StashKey[SharedServers]()
 """Of the process that distributes the tests."""
@@ -52,6 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.green and not hasattr(config, "workerinput"):
         config.pluginmanager.register(groups.Outcomes())
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ForkedWorkers())
     for driver in set(registry.SCHEMES.values()):
         config.addinivalue_line("markers", f"{driver.kind}: needs a real {driver.kind} server")
 
