@@ -125,6 +125,7 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "deliver again, later", _atomic(can.native_release and can.native_release_delays)
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
+    yield "`ttl_seconds` of a message", _mark(can.headers)
     yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"

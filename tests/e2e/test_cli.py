@@ -480,6 +480,7 @@ class TestExitCodes:
             (["--data", "{}"], draft(1)),
             (["--delay-seconds", "60"], draft(1) + draft(2)),
             (["--deliver-at", "60"], draft(1) + draft(2)),
+            (["--ttl-seconds", "60"], draft(1) + draft(2)),
             (["--ordering-key", "k", "--ndjson"], draft(1)),
             (["--idempotency-key", "k"], draft(1) + draft(2)),
             (["--delay-seconds", "60"], b"[" + draft(1) + b"]"),

@@ -59,6 +59,7 @@ async def test_the_options_of_a_body_mean_the_same_everywhere(client, queue, way
         ("delay_seconds=5", {"delay_seconds": 60}),
         ("ordering_key=a", {"ordering_key": "b"}),
         ("deliver_at=5", {"deliver_at": 60}),
+        ("ttl_seconds=5", {"ttl_seconds": 60}),
     ],
 )
 @pytest.mark.parametrize("verb", ["", ":validate"])
@@ -87,6 +88,9 @@ async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query
         "deliver_at=1.5",
         "deliver_at=9223372036854775808",
         "deliver_at=x",
+        "ttl_seconds=0",
+        "ttl_seconds=nan",
+        "ttl_seconds=315360001",
         "ordering_key=",
         "ordering_key=%20",
         "ordering_key=%ff",

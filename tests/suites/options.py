@@ -1,13 +1,16 @@
-"""The options of a message: when it is delivered."""
+"""The options of a message: when it is delivered, and when it expires."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from babelgate.clock import now_ms
 from babelgate.errors import EnvelopeError, UnsupportedByBroker
+from babelgate.gateway import expiry
 from babelgate.gateway.authorization import ANYONE
-from tests.harness.world import World, data, draft
+from tests.harness.world import World, data, draft, until
 
 
 class TestOptions:
@@ -43,4 +46,45 @@ class TestOptions:
             assert [(each.code, each.pointer) for each in mismatch.value.problems] == [
                 ("deliver_at_mismatch", "/deliver_at")
             ]
+        assert await process.is_empty()
+
+    async def test_an_expired_message_is_a_dead_letter_which_a_redrive_delivers(self, world: World) -> None:
+        if world.broker.header_options is None:
+            pytest.skip("this broker has no native headers")
+        process = await world.process(queue_options=world.broker.header_options)
+        await process.publish_body(draft({"n": "expired"}, ttl_seconds=0.05))
+        await asyncio.sleep(0.06)
+        await process.publish_body(draft({"n": "lasting"}, ttl_seconds=3600))
+        message = await process.one()
+        assert data(message) == {"n": "lasting"}
+        expires_at = message.headers[expiry.HEADER]
+        assert abs(int(expires_at) - now_ms() - 3_600_000) < 120_000
+        assert await process.nack(message, error="again") == [None]
+        message = await process.one()
+        assert message.headers[expiry.HEADER] == expires_at
+        assert await process.reject(message, error="done") == [None]
+
+        async def both_are_dead() -> bool:
+            assert await process.ready(1) == []
+            return len(await process.dead()) == 2
+
+        await until(both_are_dead)
+        letters = {letter.error: letter for letter in await process.dead()}
+        assert {(error, letter.reason) for error, letter in letters.items()} == {
+            (expiry.EXPIRED, "failed"),
+            ("done", "failed"),
+        }
+        assert letters["done"].headers[expiry.HEADER] == expires_at
+        assert (await process.redrive()).redriven == 2
+        messages = await process.take(2)
+        assert {data(each)["n"] for each in messages} == {"expired", "lasting"}
+        assert {each.headers[expiry.HEADER] for each in messages} == {expiry.NEVER}
+
+    async def test_without_native_headers_a_time_to_live_is_refused(self, world: World) -> None:
+        process = await world.process()
+        if process.capabilities.headers:
+            pytest.skip("this route has native headers")
+        with pytest.raises(UnsupportedByBroker) as refusal:
+            await process.publish_body(draft({}, ttl_seconds=1))
+        assert (refusal.value.problem_code, refusal.value.pointer) == ("ttl_unsupported", "/ttl_seconds")
         assert await process.is_empty()

@@ -86,6 +86,7 @@ class Publication(Struct, frozen=True):
     idempotency_key: str | None = None
     broker_properties: Mapping[str, Any] | None = None
     deliver_at: int | None = None
+    ttl_seconds: float | None = None
 
 
 class Received(Struct, frozen=True):

@@ -20,6 +20,9 @@ IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
 MAX_ORDERING_KEY = 1_024
 """Maximum characters of an ordering key; the project's own."""
 
+MAX_TTL_SECONDS = 315_360_000
+"""Ten years, ours: the longest time to live of a message."""
+
 _HEADERS = "invalid_headers"
 
 
@@ -32,6 +35,12 @@ def _deliver_at_problems(value: Any) -> Iterator[Problem]:
     if not (is_int64(value) and value >= 0):
         detail = f"deliver_at must be Unix milliseconds, an integer from 0 to {INT64_MAX}."
         yield Problem("/deliver_at", "invalid_deliver_at", detail)
+
+
+def _ttl_problems(value: Any) -> Iterator[Problem]:
+    if not (is_number(value, 0, MAX_TTL_SECONDS) and value > 0):
+        detail = f"ttl_seconds must be a number above 0 and at most {MAX_TTL_SECONDS}."
+        yield Problem("/ttl_seconds", "invalid_ttl", detail)
 
 
 def _ordering_key_problems(value: Any) -> Iterator[Problem]:
@@ -71,6 +80,7 @@ OPTIONS: Final[Mapping[str, Callable[[Any], Iterator[Problem]]]] = {
     "idempotency_key": _idempotency_key_problems,
     "broker_properties": _broker_properties_problems,
     "deliver_at": _deliver_at_problems,
+    "ttl_seconds": _ttl_problems,
 }
 """The problems of a value of each option. The value null stands for an option that is not given."""
 

@@ -312,7 +312,9 @@ class DeadLetterOperations:
         if sent.attempts:
             outgoing = replace(outgoing, body=envelope.with_attempts(sent.body, 0))
         if not publication.headers:
-            outgoing = replace(outgoing, headers=headers_for(letter, source, target))
+            # The body's own time to live is the only header in ``outgoing``.
+            headers = {**outgoing.headers, **headers_for(letter, source, target), **outgoing.headers}
+            outgoing = replace(outgoing, headers=headers)
         traceparent = outgoing.headers.get("traceparent")
         size = len(outgoing.body)
         facts = Facts(0, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, size, traceparent)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
+from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
-from babelgate.gateway.receive import ReadyDelivery
 from babelgate.gateway.routing import Route
 from babelgate.observe.events import Event, Facts, Observe
 

@@ -19,12 +19,14 @@ from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
 from babelgate.gateway.deliver import Deliverer
+from babelgate.gateway.expiry import with_expiry
 from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores
 from babelgate.gateway.idempotency import KeyedResult as Published
+from babelgate.gateway.inspection import Inspector, ReadyDelivery
 from babelgate.gateway.model import KeysInfo
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.pauses import Pauses, QueuePaused
-from babelgate.gateway.receive import Inspector, ReadyDelivery, Receiver
+from babelgate.gateway.receive import Receiver
 from babelgate.gateway.routing import Route
 from babelgate.leases.factory import lease_manager_of
 from babelgate.leases.manager import LeaseManager
@@ -303,14 +305,18 @@ class QueueRuntime:
             key = route.check_ordering_key(key)
         if delay:
             route.check_delay(delay, "delay_seconds" if publication.deliver_at is None else "deliver_at")
-        if publication.headers:
-            route.check_headers(publication.headers)
+        headers = publication.headers
+        if publication.ttl_seconds is not None:
+            route.check_ttl()
+            headers = with_expiry(headers, self._shared.clock(), (delay or 0) + publication.ttl_seconds)
+        if headers:
+            route.check_headers(headers)
         if route.capabilities.max_property_bytes is not None:
             route.check_properties(publication.envelope, route.capabilities.max_property_bytes)
         body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
         if maximum is not None and len(body) > maximum:
             raise BodyTooLarge(actual=len(body), limit=maximum)
-        return Outgoing(body, publication.headers, key, delay or 0, publication.envelope.id, properties=properties)
+        return Outgoing(body, headers, key, delay or 0, publication.envelope.id, properties=properties)
 
     def _delay_until(self, deliver_at: int, delay_seconds: float | None) -> float:
         """The seconds from now until ``deliver_at`` (Unix ms), 0 for a time in the past.

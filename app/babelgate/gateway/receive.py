@@ -1,8 +1,8 @@
 """Receives: deliveries are reserved, inspected, sealed with an ack token, and handed out.
 
 :class:`Receiver` reserves on behalf of waiting receives, one reserve at a time for all waiters of a queue.
-:class:`Inspector` dead-letters the deliveries that must not be handed out. :mod:`babelgate.gateway.deliver` makes
-messages of the others.
+:mod:`babelgate.gateway.inspection` dead-letters the deliveries that must not be handed out, and
+:mod:`babelgate.gateway.deliver` makes messages of the others.
 """
 
 from __future__ import annotations
@@ -10,20 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from babelgate import envelope
-from babelgate.brokers.binding import DeadLetterRequest, Delivery
-from babelgate.clock import Clock
-from babelgate.envelope import Limits, Poison, Received
+from babelgate.brokers.binding import Delivery
 from babelgate.errors import BabelgateError
+from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
-from babelgate.gateway.routing import Route
-from babelgate.leases.manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager
-from babelgate.observe.events import Event, Facts, Observe
-from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
@@ -41,15 +34,6 @@ RESERVED_BYTES = 16_777_216
 """Most bytes that one reserve should return, estimated from the size of earlier messages."""
 
 log = get_logger(__name__)
-_throttled = LogThrottle(get_logger(__name__))
-
-
-class ReadyDelivery(Struct, frozen=True):
-    """An inspected delivery that may be handed out, its reconciled ``attempts``, and the facts of its message."""
-
-    delivery: Delivery
-    attempts: int
-    facts: Facts
 
 
 Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
@@ -301,100 +285,3 @@ class Receiver:
                 waiter.resolve(messages[at : at + waiter.limit])
                 at += waiter.limit
         return ready[count:]
-
-
-class Inspector:
-    """Inspects the reserved deliveries of one queue and dead-letters those that must not be handed out.
-
-    These are poison messages, messages whose attempts are exhausted, and messages older than the queue's TTL.
-    """
-
-    def __init__(
-        self, route: Route, lease_manager: LeaseManager, limits: Limits, clock: Clock, observe: Observe
-    ) -> None:
-        self._route = route
-        self._lease_manager = lease_manager
-        self._limits = limits
-        self._clock = clock
-        self._observe = observe
-
-    async def inspect(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
-        """The deliveries to hand out; poison, exhausted and expired ones are dead-lettered.
-
-        Raises no BabelgateError.
-        """
-        ready: list[ReadyDelivery] = []
-        letters: list[tuple[DeadLetterRequest, Event]] = []
-        expired: list[Facts] = []
-        inspected = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
-        for delivery, received in zip(deliveries, inspected, strict=True):
-            if isinstance(received, Poison):
-                letters.append(self._poison(delivery, received))
-                if delivery.expired:
-                    expired += letters[-1][1].messages
-                continue
-            attempts, facts = self._route.reconciled(delivery, received)
-            if received.warnings:
-                self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
-            if delivery.expired:
-                expired.append(facts)
-            reason = self._refusal(delivery, received, attempts)
-            if reason is None:
-                ready.append(ReadyDelivery(delivery, attempts, facts))
-            else:
-                letters.append(self._failed(delivery, facts, attempts, reason))
-        if expired:
-            self._observe(Event("lease_expired", self._route.queue, self._route.broker, len(expired), messages=expired))
-        if letters:
-            await self._dead_letter(letters)
-        return ready
-
-    def _inspected(self, delivery: Delivery) -> Received | Poison:
-        if (version := delivery.unsupported_version) is not None:
-            return Poison("unsupported_schema_version", f"A native property declares the schema version {version!r}.")
-        try:
-            return envelope.inspect(delivery.body, self._limits)
-        except Poison as poison:
-            return poison.with_traceback(None)
-
-    def _refusal(self, delivery: Delivery, received: Received, attempts: int) -> str | None:
-        """The reason why the delivery must not be handed out; None if it may."""
-        policy = self._route.policy
-        if attempts >= policy.max_attempts:
-            return LEASE_EXPIRED if delivery.expired or delivery.expired_before else ATTEMPTS_EXHAUSTED
-        if policy.ttl_seconds is not None and policy.has_expired(received.created_at, self._clock()):
-            return "message expired"
-        return None
-
-    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
-        route = self._route
-        attempts = route.attempts(0, delivery.delivery_count, delivery.declared_attempts)
-        error = f"{poison.code}: {poison.detail}"
-        # Only the code is logged: the detail may quote the body.
-        self._warn("poison", 1, code=poison.code)
-        block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
-        facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
-        return DeadLetterRequest(delivery.handle, block), Event(
-            "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
-        )
-
-    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetterRequest, Event]:
-        route = self._route
-        block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
-        return DeadLetterRequest(delivery.handle, block), Event(
-            "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
-        )
-
-    async def _dead_letter(self, letters: Sequence[tuple[DeadLetterRequest, Event]]) -> None:
-        try:
-            outcomes = await self._lease_manager.dead_letter([letter for letter, _ in letters])
-        except BabelgateError as error:
-            # No message is lost: the leases expire and the messages are delivered again.
-            self._warn("messages not dead-lettered", len(letters), error=error)
-            return
-        for (_, event), outcome in zip(letters, outcomes, strict=True):
-            if outcome is None:
-                self._observe(event)
-
-    def _warn(self, event: str, count: int, **values: Any) -> None:
-        _throttled.warning(event, queue=self._route.queue, count=count, broker=self._route.broker, **values)

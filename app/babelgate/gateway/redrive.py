@@ -17,6 +17,7 @@ from babelgate.clock import Clock
 from babelgate.envelope import Envelope, Limits, Poison
 from babelgate.errors import MAX_DETAIL, BabelgateError, UnknownDeadLetter, shortened
 from babelgate.gateway.dead_letters import Letter, Walk
+from babelgate.gateway.expiry import without_expiry
 from babelgate.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
 from babelgate.gateway.routing import Route
 from babelgate.observe.events import Event, Facts, Observe
@@ -221,9 +222,10 @@ def is_home(source: Route, target: Route) -> bool:
 
 
 def headers_for(letter: Letter, source: Route, target: Route) -> dict[str, str]:
-    """The native headers that go along: headers can go back home, even if the API accepts none for that queue."""
+    """The native headers that go along: headers can go back home, even if the API accepts none for that queue. A
+    time to live of the message's own ends here: it was its sender's, and the redrive is its operator's."""
     kept = target.capabilities.headers or is_home(source, target)
-    return dict(letter.record.headers if kept else NO_HEADERS)
+    return without_expiry(letter.record.headers if kept else NO_HEADERS)
 
 
 async def send(

@@ -103,6 +103,16 @@ class Route(BrokerRoute):
             "ordering_key, or set ordering_key: ignore for the route.",
         )
 
+    def check_ttl(self) -> None:
+        """Raise UnsupportedByBroker if a single message cannot have a time to live of its own."""
+        if not self.capabilities.headers:
+            raise UnsupportedByBroker(
+                code="ttl_unsupported",
+                pointer="/ttl_seconds",
+                reason=f"Messages of the queue {self.queue!r} carry no native headers on the broker {self.broker!r}, "
+                "and so no time to live of their own. Set ttl_seconds of the route.",
+            )
+
     def check_headers(self, headers: Mapping[str, str]) -> None:
         """Raise UnsupportedByBroker for headers of a publish that the broker cannot carry."""
         maximum = self.capabilities.max_headers

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from babelgate.envelope.contract import INT64_MAX
-from babelgate.envelope.options import MAX_ORDERING_KEY
+from babelgate.envelope.options import MAX_ORDERING_KEY, MAX_TTL_SECONDS
 
 MAX_SECONDS = 31_536_000
 """Maximum delay and lease: one year. The broker's own maximum applies as well."""
@@ -32,6 +32,16 @@ DeliverAt = Annotated[
         examples=[0],
     ),
 ]
+TimeToLive = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=MAX_TTL_SECONDS,
+        description="Seconds from when the message can be received until it expires; may be decimal; at most "
+        f"{MAX_TTL_SECONDS}. Without it: as the queue's policy says.",
+        examples=[3600],
+    ),
+]
 
 Value = TypeVar("Value")
 
@@ -52,6 +62,7 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
         | UnsetType
     ) = UNSET
     deliver_at: DeliverAt | UnsetType = UNSET
+    ttl_seconds: TimeToLive | UnsetType = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
@@ -63,7 +74,7 @@ class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=T
     ] = "publish"
 
 
-OPTIONS = ("deliver_at",)
+OPTIONS = ("deliver_at", "ttl_seconds")
 """Further options of a message, beside ``delay_seconds`` and ``ordering_key``."""
 
 

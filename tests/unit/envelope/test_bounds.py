@@ -166,6 +166,7 @@ OPTIONS: dict[str, Any] = {
     "idempotency_key": "k",
     "broker_properties": {"SessionId": "s", "TimeToLive": 1.5},
     "deliver_at": 1_790_000_000_000,
+    "ttl_seconds": 0.5,
 }
 WRONG: list[tuple[str, Any, tuple[str, str]]] = [
     ("delay_seconds", -1, ("invalid_delay", "/delay_seconds")),
@@ -176,6 +177,10 @@ WRONG: list[tuple[str, Any, tuple[str, str]]] = [
     ("deliver_at", True, ("invalid_deliver_at", "/deliver_at")),
     ("deliver_at", 2**63, ("invalid_deliver_at", "/deliver_at")),
     ("deliver_at", "2026-11-24T10:00:00Z", ("invalid_deliver_at", "/deliver_at")),
+    ("ttl_seconds", 0, ("invalid_ttl", "/ttl_seconds")),
+    ("ttl_seconds", True, ("invalid_ttl", "/ttl_seconds")),
+    ("ttl_seconds", "1", ("invalid_ttl", "/ttl_seconds")),
+    ("ttl_seconds", 315_360_001, ("invalid_ttl", "/ttl_seconds")),
     ("ordering_key", "", ("invalid_ordering_key", "/ordering_key")),
     ("ordering_key", " ", ("invalid_ordering_key", "/ordering_key")),
     ("ordering_key", "x" * 1025, ("invalid_ordering_key", "/ordering_key")),

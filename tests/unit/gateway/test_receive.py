@@ -13,8 +13,9 @@ import pytest
 from babelgate.brokers.binding import Delivery
 from babelgate.errors import BrokerUnavailable
 from babelgate.gateway.ack_tokens import Lease
+from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
-from babelgate.gateway.receive import MAX_RESERVED, ReadyDelivery, Receiver
+from babelgate.gateway.receive import MAX_RESERVED, Receiver
 from babelgate.observe.events import Facts
 
 LEASE = 30.0

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from pamqp.commands import Basic
 
-from babelgate.brokers.binding import Outgoing
+from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
 from babelgate.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES, whole_number
@@ -88,14 +88,16 @@ def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[s
     return headers
 
 
-def copied(properties: Basic.Properties) -> Basic.Properties:
-    """The properties of a delivery without those that are specific to it."""
+def copied(properties: Basic.Properties, headers: Mapping[str, str] = NO_HEADERS) -> Basic.Properties:
+    """The properties of a delivery without those that are specific to it. ``headers``: those of the copy; texts that
+    were replaced since they were read are taken from there."""
     made = Basic.Properties()
     for name in ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id"):
         setattr(made, name, getattr(properties, name))
     made.timestamp, made.message_type, made.app_id = properties.timestamp, properties.message_type, properties.app_id
     made.delivery_mode = 2
-    made.headers = {n: text for n, text in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
+    kept = {n: value for n, value in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
+    made.headers = {n: headers.get(n, value) if isinstance(value, str) else value for n, value in kept.items()}
     return made
 
 

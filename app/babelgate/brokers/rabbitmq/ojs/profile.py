@@ -113,7 +113,7 @@ class OjsProfile:
                 self._names.job_exchange, self._names.job_key, foreign_properties(outgoing), outgoing.body
             )
         if isinstance(carried, Carried):
-            properties = copied(carried.properties)
+            properties = copied(carried.properties, outgoing.headers)
             job, body = carried.job, outgoing.body
         else:
             made = job_of(outgoing.body, self._name, now)

@@ -1,0 +1,39 @@
+"""The time to live of a single message, which travels in a native header beside its envelope.
+
+The header has the time at which the message expires, not a duration: copies, dead letters and messages that another
+gateway publishes with the same headers keep it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from babelgate.jsontext import digits
+
+HEADER = "babelgate-expires-at"
+"""The name of the header. Its value is a time in Unix ms, in decimal digits, or NEVER."""
+
+NEVER = "never"
+"""The value in a redriven message: bindings that copy native headers replace a header, and do not remove one."""
+
+EXPIRED = "message expired"
+"""The error of a dead letter whose message was past its time to live."""
+
+
+def with_expiry(headers: Mapping[str, str], now: int, seconds: float) -> dict[str, str]:
+    """``headers`` with the expiry ``seconds`` after ``now`` (Unix ms). It comes first: some brokers carry few."""
+    own = {HEADER: str(now + math.ceil(seconds * 1000))}
+    return {**own, **headers, **own}
+
+
+def has_expired(headers: Mapping[str, str], now: int) -> bool:
+    """Whether a message with ``headers`` has expired at ``now`` (Unix ms). A value that is no time is ignored."""
+    text = headers.get(HEADER)
+    at = None if text is None else digits(text)
+    return at is not None and at <= now
+
+
+def without_expiry(headers: Mapping[str, str]) -> dict[str, str]:
+    """``headers`` of a message that no longer expires."""
+    return {**headers, HEADER: NEVER} if HEADER in headers else dict(headers)
