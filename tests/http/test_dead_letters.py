@@ -105,6 +105,26 @@ async def test_letters_with_equal_bytes_share_an_id_and_the_oldest_is_meant(app,
     assert await letters(client, queue) == [second]
 
 
+async def test_a_time_to_live_ends_with_a_redrive_unless_the_edit_has_one(client, queue):
+    url = f"/queues/{queue}"
+    sent = {"job": "urn:babel:test:made", "data": {}, "headers": {"a": "1"}, "ttl_seconds": 60}
+    assert (await client.post(f"{url}/messages", json=sent)).status_code == 201
+    seen = []
+    for edit in ({"data": {"n": 2}}, {"body": {"job": "a", "data": {}, "ttl_seconds": 3600}}, None):
+        (message,) = (await client.post(f"{url}/messages:receive")).json()["messages"]
+        seen.append(message["headers"])
+        tokens = {"ack_tokens": [message["ack_token"]]}
+        assert (await client.post(f"{url}/messages:reject", json=tokens)).status_code == 200
+        (letter,) = await letters(client, queue)
+        content = {} if edit is None else {"edit": edit}
+        redrive = f"{url}/dead-letters/{letter['letter_id']}:redrive"
+        assert (await client.post(redrive, json=content)).status_code == 200
+    first, ended, again = (each.pop("babelgate-expires-at") for each in seen)
+    assert [each["a"] for each in seen] == ["1"] * 3
+    assert ended == "never"
+    assert 3_500_000 < int(again) - int(first) < 3_700_000
+
+
 async def test_an_edit(client, queue):
     await dead_letter(client, queue, "a")
     [letter] = await letters(client, queue)

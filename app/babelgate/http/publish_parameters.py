@@ -32,7 +32,7 @@ DeliverAt = Annotated[
         examples=[0],
     ),
 ]
-TimeToLive = Annotated[
+Ttl = Annotated[
     float,
     Meta(
         gt=0,
@@ -62,7 +62,7 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
         | UnsetType
     ) = UNSET
     deliver_at: DeliverAt | UnsetType = UNSET
-    ttl_seconds: TimeToLive | UnsetType = UNSET
+    ttl_seconds: Ttl | UnsetType = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
