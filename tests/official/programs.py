@@ -59,7 +59,7 @@ def build() -> None:
     find them missing."""
     _HOME.mkdir(parents=True, exist_ok=True)
     if shutil.which("go") and not _is_built("go"):
-        command = ["go", "build", "-o", f"{_HOME / 'go'}/", *(f"./{kind}" for kind in _CLASSES)]
+        command = ["go", "build", "-o", f"{_HOME / 'go'}/", *(f"./{kind}" for kind in (*_CLASSES, "cloudevents"))]
         _run(command, _SOURCES / "go", _GO)
         _keep("go")
     if shutil.which("mvn") and shutil.which("javac") and not _is_built("java"):
@@ -73,6 +73,13 @@ def build() -> None:
         shutil.copytree(_SOURCES / "node", _HOME / "node")
         _run(["npm", "ci", "--silent", "--ignore-scripts"], _HOME / "node")
         _keep("node")
+
+
+def built(language: str) -> Path:
+    """The folder of the programs of a language, which must have been built."""
+    if not _is_built(language):
+        missing(f"a program around a client for {language}", "run `python -m tests.official.programs`")
+    return _HOME / language
 
 
 def _run(command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None) -> None:
@@ -145,8 +152,8 @@ class Official(NamedTuple):
     url: str
 
     def _command(self, verb: str, queue: str, *more: str) -> Sequence[str | Path]:
-        if self.language != "python" and not _is_built(self.language):
-            missing(f"a program around a client for {self.language}", "run `python -m tests.official.programs`")
+        if self.language != "python":
+            built(self.language)
         match self.language:
             case "go":
                 program: Sequence[str | Path] = [_HOME / "go" / self.kind]

@@ -16,6 +16,7 @@ from babelgate import envelope
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
 from babelgate.brokers.redis.binding import RedisBinding
 from babelgate.clock import now_ms
+from babelgate.cloudevents import structured_entry
 from babelgate.errors import LeaseLost
 from tests.brokers.redis.harness import RedisServer, binding
 from tests.harness.local import eventually
@@ -95,6 +96,21 @@ async def test_we_publish_and_the_sdk_consumes(
         sdk.ack(message)
     stats = await one.stats(native)
     assert (stats.depth, stats.in_flight) == (0, 0)
+
+
+async def test_the_sdk_consumes_an_event_as_a_message(
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+) -> None:
+    event = {"specversion": "1.0", "id": "A-1", "source": "/shop", "type": URN, "subject": "4711", "data": DATA}
+    entry = structured_entry(json.dumps(event).encode(), queue, now_ms)
+    sent = envelope.read_publication(entry, queue, envelope.Limits(), now_ms).envelope
+    await one.publish(native, [Outgoing(sent.body)])
+    message = popped(sdk, queue)
+    found = EnvelopeCodec.decode(message.body)
+    assert EnvelopeCodec.accepts(found)
+    assert (found["job"], found["data"], found["meta"]["id"]) == (URN, DATA, "A-1")
+    assert found["meta"]["ext"] == {"cloudevents": {"specversion": "1.0", "source": "/shop", "subject": "4711"}}
+    sdk.ack(message)
 
 
 async def test_both_consume_at_the_same_moment(
