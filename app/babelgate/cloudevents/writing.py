@@ -42,12 +42,12 @@ class Delivered(Protocol):
     def trace_id(self) -> str | None: ...
 
 
-def event_of(message: Delivered, queue: str) -> bytes:
+def event_of(message: Delivered, queue: str, *, settled_by_token: bool = True) -> bytes:
     """Return ``message``, received from ``queue``, as an event in the JSON format.
 
     A message that was published as an event has the attributes and the data of that event. Any other message has its
     ``data``, its queue as ``source``, and its ``created_at`` as ``time``. All have the extension attributes of a
-    delivery (``bqacktoken`` …), and a ``traceparent``.
+    delivery (``bqattempts`` …), and a ``traceparent``. ``settled_by_token``: whether the consumer gets the ack token.
     """
     top = _members(message.body)
     meta = _members(top.get("meta"))
@@ -76,11 +76,11 @@ def event_of(message: Delivered, queue: str) -> bytes:
         made |= {name: context[name] for name in (terms.TRACEPARENT, terms.TRACESTATE) if name in context}
     made |= {
         terms.TRACE_ID: top["trace_id"],
-        "bqacktoken": message.ack_token,
-        "bqleaseexpiresat": timestamp(message.lease_expires_at),
         "bqattempts": min(max(message.attempts, 0), INT32_MAX),
         "bqredelivered": message.redelivered,
     }
+    if settled_by_token:
+        made |= {"bqacktoken": message.ack_token, "bqleaseexpiresat": timestamp(message.lease_expires_at)}
     return _encode(made | _data(top["data"], kept.get(MARK) if is_event else None))
 
 

@@ -31,7 +31,8 @@ class PushTargetSettings(Section):
         "post, so that a receiver can change from one to the next.",
     )
     body: BodyFormat = Field(
-        default="envelope", description="What is posted: the whole `envelope`, or its `data` alone."
+        default="envelope",
+        description="What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.",
     )
     concurrency: int = Field(
         default=targets.CONCURRENCY,

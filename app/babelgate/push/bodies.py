@@ -7,10 +7,12 @@ from typing import Literal, get_args
 
 import msgspec
 
+from babelgate.cloudevents import STRUCTURED, event_of
 from babelgate.gateway.model import Message
 
-BodyFormat = Literal["envelope", "data"]
-"""``envelope``: the bytes of the message, unchanged. ``data``: its member ``data`` alone, as it was sent."""
+BodyFormat = Literal["envelope", "data", "cloudevents"]
+"""``envelope``: the bytes of the message, unchanged. ``data``: its member ``data`` alone, as it was sent.
+``cloudevents``: an event in the JSON format, without an ack token, because the answer settles the message."""
 
 Headers = Sequence[tuple[str, str]]
 """Names in lower case, and values of printable ASCII."""
@@ -19,6 +21,7 @@ MakeBody = Callable[[Message], tuple[Headers, bytes]]
 """The headers that describe a body, ``content-type`` first, and the body."""
 
 _JSON: Headers = (("content-type", "application/json"),)
+_EVENT: Headers = (("content-type", STRUCTURED),)
 
 
 class _Framed(msgspec.Struct):
@@ -36,5 +39,9 @@ def _data(message: Message) -> tuple[Headers, bytes]:
     return _JSON, bytes(_decode(message.body).data)
 
 
-FORMATS: Mapping[BodyFormat, MakeBody] = {"envelope": _envelope, "data": _data}
+def _event(message: Message) -> tuple[Headers, bytes]:
+    return _EVENT, event_of(message, message.lease.queue, settled_by_token=False)
+
+
+FORMATS: Mapping[BodyFormat, MakeBody] = {"envelope": _envelope, "data": _data, "cloudevents": _event}
 assert set(FORMATS) == set(get_args(BodyFormat))

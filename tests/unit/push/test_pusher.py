@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from babelgate.brokers import registry
 from babelgate.brokers.binding import Binding
 from babelgate.clock import now_ms
+from babelgate.cloudevents import structured_entry
 from babelgate.errors import BabelgateError, OutcomeUnknown
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
@@ -243,6 +245,18 @@ async def test_the_data_alone_is_posted_as_it_was_sent(tmp_path: Path) -> None:
     assert post.headers["content-type"] == "application/json"
     assert post.headers["job"] == "urn:babel:shop:paid"
     assert post.headers["authorization"] == "Bearer x"
+
+
+async def test_an_event_is_posted_as_an_event_without_a_token(tmp_path: Path) -> None:
+    event = {"specversion": "1.0", "id": "A-1", "source": "/shop", "type": "com.example.paid", "data": [1]}
+    async with gateway(tmp_path) as made, receiver() as server:
+        await made.publish(ANYONE, QUEUE, structured_entry(json.dumps(event).encode(), QUEUE, made.clock))
+        async with pushing(made, QUEUE, server.url, body="cloudevents"):
+            (post,) = await server.arrived(1)
+    assert post.headers["content-type"] == "application/cloudevents+json"
+    posted = json.loads(post.body)
+    assert posted.items() >= event.items()
+    assert posted.keys() - event.keys() == {"traceparent", "bqtraceid", "bqattempts", "bqredelivered"}
 
 
 async def test_a_push_continues_the_trace_of_its_message(tmp_path: Path) -> None:
