@@ -34,8 +34,8 @@ REFUSED = ("broker_properties", "headers", "ordering_key")
 """Members of a publish that a broker may refuse, each by rules of its own. A chain would end at its first call."""
 
 CHAIN_QUEUE = "chained"
-"""The queue of all chains of calls. No other call receives from it, and none purges or pauses it: a list of queues
-tells its name, and the generator uses it again."""
+"""The queue of all chains of calls. No other call receives from it, and none purges, pushes or pauses it: a list of
+queues tells its name, and the generator uses it again."""
 
 TOKENS: list[str] = []
 """Ack tokens that chains have received and not used yet."""
@@ -85,8 +85,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     elif case.meta.phase.name == "stateful" and case.meta.generation.mode.is_positive:
         shortest |= CHAINED
         if "queue" in case.path_parameters:
-            purges = case.operation.definition.raw["operationId"].startswith("purge_")
-            case.path_parameters["queue"] = "purged" if purges else CHAIN_QUEUE
+            takes = case.operation.definition.raw["operationId"].startswith(("purge_", "put_push"))
+            case.path_parameters["queue"] = "purged" if takes else CHAIN_QUEUE
         if TOKENS and case.operation.definition.raw["operationId"] in SETTLES and isinstance(case.body, dict):
             # Where a link leads from an empty receive, its body would have an invented token.
             case.body["ack_tokens"] = [TOKENS.pop()]

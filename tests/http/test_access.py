@@ -8,9 +8,11 @@ from babelgate.gateway.authorization import Right
 from babelgate.http.api import OPEN
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
+from tests.harness.webhooks import SECRET
 from tests.http.test_operators import dead_letter
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+PUSH = {"url": "http://refused.example/", "secrets": [SECRET]}
 TOKENS = {"ack_tokens": ["x"]}
 
 # Every route, what it is sent, and the right it needs. None: any right on the queue will do.
@@ -38,6 +40,12 @@ ROUTES = [
     ("POST", "/queues/{queue}/redrives/{id}:cancel", None, Right.MANAGE),
     ("POST", "/queues/{queue}/redrives/{id}:resume", None, Right.MANAGE),
     ("POST", "/queues/{queue}:purge", None, Right.MANAGE),
+    ("GET", "/queues/{queue}/push", None, Right.MANAGE),
+    ("PUT", "/queues/{queue}/push", PUSH, Right.MANAGE),
+    ("DELETE", "/queues/{queue}/push", None, Right.MANAGE),
+    ("POST", "/queues/{queue}/push:pause", None, Right.MANAGE),
+    ("POST", "/queues/{queue}/push:resume", None, Right.MANAGE),
+    ("POST", "/queues/{queue}/push:test", None, Right.MANAGE),
     ("GET", "/queues/{queue}", None, None),
     ("GET", "/queues/{queue}/rates", None, None),
 ]

@@ -10,7 +10,7 @@ from babelgate.config.section import Seconds, Section
 from babelgate.push import targets
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.bodies import BodyFormat
-from babelgate.push.signing import secret_of
+from babelgate.push.signing import SAMPLE, SECRET_PATTERN, secret_of
 
 
 def _webhook_secret(value: SecretStr) -> SecretStr:
@@ -18,13 +18,26 @@ def _webhook_secret(value: SecretStr) -> SecretStr:
     return value
 
 
+WebhookSecret = Annotated[
+    SecretStr,
+    AfterValidator(_webhook_secret),
+    Field(json_schema_extra={"pattern": SECRET_PATTERN, "examples": [SAMPLE]}),
+]
+
+
 class PushTargetSettings(Section):
     """Where the messages of a queue are pushed to; see docs/push.md."""
 
     url: Annotated[str, AfterValidator(targets.check_url)] = Field(
-        repr=False, description="The URL of the webhook that each message is posted to: `https://…`."
+        repr=False,
+        min_length=1,
+        max_length=targets.MAX_URL,
+        json_schema_extra={"pattern": targets.URL_PATTERN},
+        examples=["https://shop.example/hooks/orders"],
+        description="The URL of the webhook that each message is posted to: `https://…`.",
     )
-    secrets: tuple[Annotated[SecretStr, AfterValidator(_webhook_secret)], ...] = Field(
+    secrets: tuple[WebhookSecret, ...] = Field(
+        strict=False,
         min_length=1,
         max_length=8,
         description="Secrets of [Standard Webhooks](https://www.standardwebhooks.com), `whsec_…`. Each signs every "
@@ -51,9 +64,11 @@ class PushTargetSettings(Section):
         default=targets.TIMEOUT_SECONDS,
         ge=0.1,
         le=targets.MAX_TIMEOUT_SECONDS,
-        description="Time for a post, from connecting to the head of the answer. The lease is extended meanwhile.",
+        description="Seconds for a post, from connecting to the head of the answer: at most 3,600. The lease is "
+        "extended meanwhile.",
     )
     reject_statuses: tuple[Annotated[int, Field(ge=300, le=599)], ...] = Field(
+        strict=False,
         default=targets.REJECT_STATUSES,
         max_length=100,
         description="Statuses of answers with which a message is dead-lettered at once.",

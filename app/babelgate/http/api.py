@@ -26,6 +26,7 @@ from babelgate.http.publish import PAGE_VERBS, Publishing
 from babelgate.http.rest import create_rest, serve_rest
 from babelgate.http.traced import RequestTrace
 from babelgate.observe.tracing.trace import BAGGAGE, TRACEPARENT
+from babelgate.push.pushes import Pushes
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]
@@ -47,6 +48,7 @@ def create_api(
     ended: Sequence[Ended] = (),
     console: Handler | None = None,
     cors: CorsRules | None = None,
+    pushes: Pushes | None = None,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -55,9 +57,10 @@ def create_api(
     ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served as well.
     ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
     including refused ones. ``console``: serves ``/console`` and what is below, and authenticates its users itself;
-    None: there are no such paths. ``cors``: the pages of other origins that may call; None: none.
+    None: there are no such paths. ``cors``: the pages of other origins that may call; None: none. ``pushes``: those of
+    the process; None: there are no such paths.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors)
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors, pushes)
 
 
 class Api:
@@ -73,6 +76,7 @@ class Api:
         ended: Sequence[Ended],
         console: Handler | None,
         cors: CorsRules | None,
+        pushes: Pushes | None,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -95,7 +99,7 @@ class Api:
             "messages:settle": {"POST": consuming.settle},
         }
         self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
-        self._rest = create_rest(scraping, [*self._routes.values()])
+        self._rest = create_rest(scraping, [*self._routes.values()], pushes)
         self._rest.include_router(docs.routes(self.document))
 
     def document(self) -> dict[str, Any]:

@@ -27,8 +27,8 @@ GATEWAY = "babelgate.gateway"
 Item = TypeVar("Item")
 
 _JSON = {"content-type": "application/json"}
-_VERBS = (":purge", ":redrive", ":cancel", ":resume", ":pause")
-"""Of a queue, a dead letter, and a redrive job."""
+_VERBS = (":purge", ":redrive", ":cancel", ":resume", ":pause", ":test")
+"""Of a queue, a dead letter, a redrive job, and a push."""
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 

@@ -15,6 +15,7 @@ from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
 from babelgate.gateway import history, page_tokens, pauses
 from babelgate.jsontext import MAX_POINTER
+from babelgate.push import errors as push_errors
 
 CONTENT_TYPE = b"application/problem+json"
 
@@ -133,6 +134,9 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     pauses.TooManyPaused: Meaning(409, "Too many paused queues"),
     errors.RedriveRunning: Meaning(409, "Redrive running", 10),
     errors.TooManyRedrives: Meaning(429, "Too many redrives", 10),
+    push_errors.PushNotFound: Meaning(404, "Push not found"),
+    push_errors.PushConfigured: Meaning(409, "Push in the configuration"),
+    push_errors.TooManyPushes: Meaning(409, "Too many pushes"),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),
     errors.Unauthenticated: Meaning(401, "Unauthenticated"),
     errors.Forbidden: Meaning(403, "Forbidden"),

@@ -21,7 +21,7 @@ from babelgate import __version__
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from babelgate.gateway.gateway import Gateway
-from babelgate.http import dead_letters, health, history, queues, rates, redrives
+from babelgate.http import dead_letters, health, history, pushes, queues, rates, redrives
 from babelgate.http.body import RequestLimits, is_null, read, require_json, require_utf8
 from babelgate.http.conversions import conversion_of
 from babelgate.http.dependencies import EXCHANGE, GATEWAY, refuse_body, refuse_method
@@ -32,6 +32,7 @@ from babelgate.http.problems import MethodNotAllowed, NotFound
 from babelgate.http.schemas import MAX_PARAMETER_BYTES
 from babelgate.jsontext import pointer, syntax_reason
 from babelgate.ojs import MEDIA_TYPE
+from babelgate.push.pushes import Pushes
 from babelgate.schematext import explain, fault_of
 
 _FAILURE = "babelgate.failure"
@@ -54,10 +55,11 @@ class _Failures:
             scope[_FAILURE].append(error)
 
 
-def create_rest(scraping: Scraping | None, hot: Sequence[str]) -> FastAPI:
+def create_rest(scraping: Scraping | None, hot: Sequence[str], pushing: Pushes | None = None) -> FastAPI:
     """Create the FastAPI application, which raises its errors instead of answering them.
 
-    ``hot``: the paths of the other endpoints. The answer to an unknown path names those that are similar.
+    ``hot``: the paths of the other endpoints. The answer to an unknown path names those that are similar. ``scraping``
+    and ``pushing``: None where their paths do not exist.
     """
     rest = FastAPI(
         title="babelgate",
@@ -72,6 +74,8 @@ def create_rest(scraping: Scraping | None, hot: Sequence[str]) -> FastAPI:
     rest.add_middleware(_Failures)
     rest.add_exception_handler(RequestValidationError, _misfit)
     parts = [module.routes() for module in (queues, rates, dead_letters, redrives, history, health)]
+    if pushing is not None:
+        parts.append(pushes.routes(pushing))
     if scraping is not None:
         parts.append(health.metrics_routes(scraping))
     for part in parts:
@@ -172,7 +176,11 @@ def _misfit(request: Request, error: Exception) -> NoReturn:
         raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {reason}.")])
     dependant = request.scope["route"].dependant
     schema = _path_schema(dependant) if where == "path" else _schema(_model(dependant, where))
-    reason = explain(schema, place, fault_of(found["type"]))
+    reason = (
+        str(found["ctx"]["error"])
+        if found["type"] == "value_error"
+        else explain(schema, place, fault_of(found["type"]))
+    )
     name = ".".join(map(str, place)) or str(where)
     # A filter that is well-formed, and asks for what cannot be there, is no syntax error.
     is_filter = found["type"] == "literal_error" and (where != "body" or place[:1] == ["filter"])

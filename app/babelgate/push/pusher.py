@@ -15,9 +15,8 @@ from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.observe.tracing.trace import Trace
-from babelgate.push.bodies import FORMATS
 from babelgate.push.circuit import Pace, TargetCircuit
-from babelgate.push.signing import signatures, webhook_id
+from babelgate.push.posts import described
 from babelgate.push.spans import PushSpan, pushing
 from babelgate.push.state import PushFailure, PushState
 from babelgate.push.targets import PushTarget
@@ -186,21 +185,8 @@ class Pusher:
 
     async def _posted(self, message: Message, span: PushSpan) -> _Verdict:
         now = self._gateway.clock()
-        given, body = FORMATS[self.target.body](message)
-        identity = webhook_id(message.lease.facts.message_id or message.trace_id or "")
-        headers = [
-            *given,
-            ("webhook-id", identity),
-            ("webhook-timestamp", str(now // 1000)),
-            ("webhook-signature", signatures(self.target.secrets, identity, now // 1000, body)),
-            ("queue", self.queue),
-            ("attempts", str(message.attempts)),
-            *span.headers,
-            *self.target.headers,
-        ]
-        job = message.lease.facts.job
-        if job is not None and job.isascii() and job.isprintable():
-            headers.append(("job", job))
+        identity, headers, body = described(message, self.target, self.queue, now)
+        headers += span.headers
         try:
             answer = await self._poster.post(headers, body)
         except NotConnected as error:

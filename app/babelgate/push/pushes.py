@@ -1,47 +1,206 @@
-"""All pushes of one process, which start and stop with it."""
+"""All pushes of one process: those of the configuration, and those that calls have set."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from babelgate.errors import ConfigError, InvalidParameter, StateUnavailable
+from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
 from babelgate.push.addresses import AddressGuard
+from babelgate.push.errors import PushConfigured, PushNotFound, TooManyPushes
+from babelgate.push.file import PushFile, Stored, StoredPush
 from babelgate.push.pusher import Pusher, Report
-from babelgate.push.targets import PushTarget
+from babelgate.push.samples import PushTest, post_sample
+from babelgate.push.targets import PushTarget, refusal
 from babelgate.push.transport import Poster
+
+FILE_SECONDS = 1.0
+"""How often a process looks whether another one has changed the file."""
+MAX_PUSHES = 1_000
+"""Pushes that calls may set."""
+
+log = get_logger(__name__)
+_throttled = LogThrottle(log)
+
+
+class PushInfo(Struct, frozen=True):
+    """A push as operators see it. ``pusher``: of this process; None while it is paused."""
+
+    queue: str
+    source: Literal["configuration", "api"]
+    target: PushTarget
+    paused: bool
+    pusher: Pusher | None
 
 
 class Pushes:
-    """The pushers of the queues that have a target."""
+    """The pushers of the queues that have a target. A part of the application, which starts and closes it.
+
+    ``running``: the pusher of each queue that is pushed now.
+    """
 
     def __init__(
-        self, gateway: Gateway, targets: Mapping[str, PushTarget], guard: AddressGuard, report: Report
+        self,
+        gateway: Gateway,
+        configured: Mapping[str, PushTarget],
+        guard: AddressGuard,
+        report: Report,
+        file: PushFile | None = None,
     ) -> None:
-        """``targets``: by queue."""
+        """``configured``: the targets of the configuration, by queue. ``file`` None: calls cannot change anything."""
         self._gateway = gateway
-        self._targets = targets
+        self._configured = configured
         self._guard = guard
         self._report = report
+        self._file = file
+        self._stored: Stored = {}
+        self._changing = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
         self.running: dict[str, Pusher] = {}
 
     async def start(self) -> None:
-        """Begin to push."""
-        for queue, target in self._targets.items():
-            self.running[queue] = pusher = self._pusher(queue, target)
-            pusher.start()
+        """Begin to push. Raises ConfigError for a file that cannot be read."""
+        if self._file is not None:
+            try:
+                self._stored = await asyncio.to_thread(self._file.read)
+            except StateUnavailable as error:
+                raise ConfigError(key="state_dir", reason=f"the pushes cannot be read: {error.reason}") from None
+            self._watching = asyncio.create_task(self._watch(self._file))
+        await self._apply()
 
     async def close(self) -> None:
         """Stop, and return what was not settled; at most a little longer than the time-out of a settle."""
-        await asyncio.gather(*(pusher.close() for pusher in self.running.values()))
-        self.running.clear()
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        async with self._changing:
+            await asyncio.gather(*(pusher.close() for pusher in self.running.values()))
+            self.running.clear()
 
-    def _pusher(self, queue: str, target: PushTarget) -> Pusher:
-        poster = Poster(
+    def info(self, caller: Caller, queue: str) -> PushInfo:
+        """The push of a queue. Raises InvalidParameter, Forbidden, QueueNotFound, PushNotFound."""
+        self._gateway.access(caller, Right.MANAGE, queue)
+        stored = self._stored.get(queue, StoredPush())
+        target = self._configured.get(queue) or stored.target
+        if target is None:
+            raise PushNotFound(queue=queue)
+        source: Literal["configuration", "api"] = "configuration" if queue in self._configured else "api"
+        return PushInfo(queue, source, target, stored.paused, self.running.get(queue))
+
+    async def put(self, caller: Caller, queue: str, target: PushTarget) -> PushInfo:
+        """Push the queue to ``target`` from now on. A push that is paused stays so.
+
+        Raises InvalidParameter, Forbidden, QueueNotFound, PushConfigured, TooManyPushes, StateUnavailable.
+        """
+        self._gateway.access(caller, Right.MANAGE, queue)
+        if queue in self._configured:
+            raise PushConfigured(queue=queue)
+        if (why := refusal(target.url, self._guard)) is not None:
+            raise InvalidParameter(name="url", reason=why, pointer="/url")
+
+        def change(stored: Stored) -> None:
+            if queue not in stored and len(stored) >= MAX_PUSHES:
+                raise TooManyPushes(limit=MAX_PUSHES)
+            stored[queue] = replace(stored.get(queue, StoredPush()), target=target)
+
+        await self._change(change)
+        return self.info(caller, queue)
+
+    async def delete(self, caller: Caller, queue: str) -> None:
+        """Push the queue no more; returns once no post is in flight. Raises as :meth:`put`, and PushNotFound."""
+        self._gateway.access(caller, Right.MANAGE, queue)
+        if queue in self._configured:
+            raise PushConfigured(queue=queue)
+
+        def change(stored: Stored) -> None:
+            if stored.pop(queue, None) is None:
+                raise PushNotFound(queue=queue)
+
+        await self._change(change)
+
+    async def set_paused(self, caller: Caller, queue: str, paused: bool) -> PushInfo:
+        """Pause the push, or resume it. Raises as :meth:`info`, and StateUnavailable."""
+        self.info(caller, queue)
+
+        def change(stored: Stored) -> None:
+            changed = replace(stored.get(queue, StoredPush()), paused=paused)
+            if changed.target is None and queue not in self._configured:
+                raise PushNotFound(queue=queue)
+            if changed == StoredPush():
+                stored.pop(queue, None)
+            else:
+                stored[queue] = changed
+
+        await self._change(change)
+        return self.info(caller, queue)
+
+    async def test(self, caller: Caller, queue: str) -> PushTest:
+        """Post a message that is on no queue to the target, and return what became of it. Raises as :meth:`info`."""
+        target = self.info(caller, queue).target
+        poster = self._poster(target)
+        try:
+            return await post_sample(poster, target, queue, self._gateway.clock)
+        finally:
+            await poster.close()
+
+    async def _change(self, change: Callable[[Stored], None]) -> None:
+        if self._file is None:
+            raise StateUnavailable(reason="this process keeps no state")
+        self._stored = await asyncio.to_thread(self._file.change, change)
+        await self._apply()
+
+    async def _watch(self, file: PushFile) -> None:
+        while True:
+            await asyncio.sleep(FILE_SECONDS)
+            try:
+                news = await asyncio.to_thread(file.news)
+                if news is not None:
+                    self._stored = news
+                    await self._apply()
+            except StateUnavailable as error:
+                _throttled.warning("pushes not read", error=error)
+            except Exception:
+                log.exception("pushes not read; tried again later")
+
+    async def _apply(self) -> None:
+        """Stop the pushers whose targets are others now, and start those that are missing."""
+        async with self._changing:
+            wanted = self._wanted()
+            ended = [queue for queue, pusher in self.running.items() if wanted.get(queue) != pusher.target]
+            await asyncio.gather(*(self.running.pop(queue).close() for queue in ended))
+            for queue, target in wanted.items():
+                if queue not in self.running:
+                    poster = self._poster(target)
+                    self.running[queue] = pusher = Pusher(self._gateway, queue, target, poster, self._report)
+                    pusher.start()
+
+    def _wanted(self) -> dict[str, PushTarget]:
+        targets = {queue: each.target for queue, each in self._stored.items() if each.target is not None}
+        targets.update(self._configured)
+        wanted = {}
+        for queue, target in targets.items():
+            if self._stored.get(queue, StoredPush()).paused:
+                continue
+            # The configuration may allow less than it did when the push was set.
+            if (why := refusal(target.url, self._guard)) is not None:
+                _throttled.warning("push not started", queue=queue, reason=why)
+                continue
+            wanted[queue] = target
+        return wanted
+
+    def _poster(self, target: PushTarget) -> Poster:
+        return Poster(
             target.url,
             self._guard,
             self._gateway.clock,
             timeout_seconds=target.timeout_seconds,
             connections=target.concurrency,
         )
-        return Pusher(self._gateway, queue, target, poster, self._report)

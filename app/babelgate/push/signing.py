@@ -12,6 +12,10 @@ from collections.abc import Sequence
 PREFIX = "whsec_"
 SECRET_BYTES = (24, 64)
 """Least and most bytes of a secret, by the specification."""
+SECRET_PATTERN = "^whsec_[A-Za-z0-9+/]{32,84}={0,2}$"
+"""What most secrets match, for schemas."""
+SAMPLE = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+"""A secret for examples."""
 _is_plain_id = re.compile(r"[A-Za-z0-9_-]{1,120}").fullmatch
 
 

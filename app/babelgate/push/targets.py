@@ -15,6 +15,8 @@ CONCURRENCY, MAX_CONCURRENCY = 10, 1_000
 TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 30.0, 3_600.0
 REJECT_STATUSES = (410,)
 MAX_URL = 2_000
+URL_PATTERN = "^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[!-~]*)?$"
+"""What most URLs match, for schemas."""
 
 _is_header = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,64}").fullmatch
 _is_value = re.compile(r"[\x21-\x7e]([\t\x20-\x7e]{0,4094}[\x21-\x7e])?").fullmatch

@@ -55,6 +55,7 @@ from babelgate.observe.metrics.labels import QueueLabels
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Tracing, tracing_from_env
+from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
 from babelgate.server.application import App, Part
@@ -182,10 +183,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
-    targets = {queue: route.push.target for queue, route in settings.queues.items() if route.push is not None}
-    if targets:
-        pushed = metrics.pushed if metrics is not None else lambda *post: None
-        parts.append(Pushes(gateway, targets, settings.push.guard, pushed))
+    pushes = _pushes(settings, gateway, metrics)
+    parts.append(pushes)
     ended = [] if durations is None else [durations.ended]
     malformed = [] if durations is None else [durations.malformed]
     if settings.access_log:
@@ -203,6 +202,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         ended=ended,
         console=_console(settings, gateway, auth, limits, clock),
         cors=cors,
+        pushes=pushes,
     )
     refused = durations.refused if durations is not None else None
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)
@@ -239,6 +239,13 @@ def _console(settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLi
         trace_url=section.trace_url,
     )
     return Console(frame).serve
+
+
+def _pushes(settings: Settings, gateway: Gateway, metrics: Metrics | None) -> Pushes:
+    """The pushes of the configuration, and of ``state_dir``."""
+    targets = {queue: route.push.target for queue, route in settings.queues.items() if route.push is not None}
+    report = metrics.pushed if metrics is not None else lambda *post: None
+    return Pushes(gateway, targets, settings.push.guard, report, PushFile(settings.state_dir / "pushes"))
 
 
 def _history(settings: Settings, journaled: Journal | None, peers: PeerSearch) -> History:

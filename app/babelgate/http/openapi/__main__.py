@@ -16,6 +16,8 @@ from babelgate.http.api import create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
 from babelgate.observe.metrics.recorder import Metrics
+from babelgate.push.addresses import AddressGuard
+from babelgate.push.pushes import Pushes
 
 
 class _Dumper(yaml.SafeDumper):
@@ -30,7 +32,9 @@ def main() -> None:
     # The document depends on no configuration: a gateway without brokers has all the routes.
     gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))
     metrics = Metrics()
-    api = create_api(gateway, auth=Auth(), limits=RequestLimits(), scraping=Scraping(metrics, Gauges(gateway, metrics)))
+    pushes = Pushes(gateway, {}, AddressGuard(), metrics.pushed)
+    scraping = Scraping(metrics, Gauges(gateway, metrics))
+    api = create_api(gateway, auth=Auth(), limits=RequestLimits(), scraping=scraping, pushes=pushes)
     yaml.dump(api.document(), sys.stdout, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

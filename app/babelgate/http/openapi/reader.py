@@ -28,6 +28,7 @@ FILES = (
     "queues",
     "dead-letters",
     "redrives",
+    "pushes",
     "history",
     "operations",
     "problems",

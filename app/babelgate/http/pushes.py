@@ -1,0 +1,47 @@
+"""Endpoints for pushes: get, set, remove, pause, resume, test."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, QueueName
+from babelgate.http.problems import MethodNotAllowed
+from babelgate.http.push_views import PushRemovedView, PushRequest, PushTestView, PushView
+from babelgate.push.pushes import Pushes
+
+
+def routes(pushes: Pushes) -> APIRouter:
+    """The routes of an application whose process has ``pushes``."""
+    router = APIRouter(prefix="/queues/{queue}", dependencies=NO_PARAMETERS)
+
+    @router.get("/push")
+    async def get_push(caller: CallerOf, queue: QueueName) -> PushView:
+        return PushView.of(pushes.info(caller, queue))
+
+    @router.put("/push")
+    async def put_push(caller: CallerOf, queue: QueueName, parameters: PushRequest) -> PushView:
+        return PushView.of(await pushes.put(caller, queue, parameters.target))
+
+    @router.delete("/push")
+    async def delete_push(caller: CallerOf, queue: QueueName) -> PushRemovedView:
+        await pushes.delete(caller, queue)
+        return PushRemovedView(queue=queue)
+
+    @router.post("/push:pause")
+    async def pause_push(caller: CallerOf, queue: QueueName) -> PushView:
+        return PushView.of(await pushes.set_paused(caller, queue, True))
+
+    @router.post("/push:resume")
+    async def resume_push(caller: CallerOf, queue: QueueName) -> PushView:
+        return PushView.of(await pushes.set_paused(caller, queue, False))
+
+    @router.post("/push:test")
+    async def test_push(caller: CallerOf, queue: QueueName) -> PushTestView:
+        return PushTestView.model_validate(await pushes.test(caller, queue), from_attributes=True)
+
+    @router.api_route("/push", methods=["POST", "PATCH", "OPTIONS"], include_in_schema=False)
+    async def refuse_method(queue: str) -> None:
+        """Name all methods of the path; the framework would name only the first."""
+        raise MethodNotAllowed(allow="GET, HEAD, PUT, DELETE")
+
+    return router
