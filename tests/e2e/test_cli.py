@@ -172,6 +172,18 @@ class TestPublishAndReceive:
         assert [line.split(":")[0] for line in told] == ["line 3", "line 4"]
         assert "missing_urn" in told[1]
 
+    def test_events_are_published_alone_in_an_array_and_one_a_line(self, babelgate, queue):
+        made = [{"specversion": "1.0", "id": f"{n}", "source": "/shop", "type": "x", "data": n} for n in range(5)]
+        texts = [json.dumps(each).encode() for each in made]
+        for stdin in (texts[0], b"[%b,%b]" % (texts[1], texts[2]), b"%b\n\n%b\n" % (texts[3], texts[4])):
+            assert babelgate("publish", queue, "--cloudevents", stdin=stdin).returncode == 0
+        found = [each["envelope"] for each in lines(babelgate("receive", queue, "--max", "10", "--ack"))]
+        assert [(each["meta"]["id"], each["data"]["body"]) for each in found] == [(f"{n}", n) for n in range(5)]
+        shown = json.loads(babelgate("validate", queue, "--cloudevents", stdin=texts[0]).stdout)
+        assert shown["envelope"]["meta"]["ext"]["cloudevents"]["source"] == "/shop"
+        refused = babelgate("publish", queue, "--cloudevents", stdin=b'{"specversion": "1.0"}')
+        assert refused.returncode == 1 and refused.stderr.startswith(b"missing_attribute: ")
+
     def test_a_refused_envelope(self, babelgate, queue):
         done = babelgate("publish", queue, stdin=b'{"data": 1}')
         assert (done.returncode, done.stdout) == (1, b"")

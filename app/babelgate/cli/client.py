@@ -14,6 +14,7 @@ import msgspec
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
+JSON = "application/json"
 PAGE = 100
 """Dead letters per request."""
 
@@ -108,19 +109,30 @@ class Client:
         self._http.close()
 
     def publish(
-        self, queue: str, body: bytes, parameters: Mapping[str, Any], idempotency_key: str | None = None
+        self,
+        queue: str,
+        body: bytes,
+        parameters: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        content_type: str = JSON,
     ) -> dict[str, Any]:
-        """Publish one envelope or draft; return its receipt. Raises ValueError as :func:`quoted`."""
+        """Publish one message; return its receipt. Raises ValueError as :func:`quoted`."""
         headers = {} if idempotency_key is None else {"idempotency-key": quoted(idempotency_key)}
-        return self._json("POST", queue, "/messages", content=body, parameters=parameters, headers=headers)
+        return self._json(
+            "POST", queue, "/messages", content=body, content_type=content_type, parameters=parameters, headers=headers
+        )
 
-    def publish_batch(self, queue: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
+    def publish_batch(self, queue: str, body: bytes, content_type: str = JSON) -> dict[str, Any]:
         """Publish a JSON array or NDJSON; return ``accepted``, ``failed`` and ``results`` of the API."""
         return self._json("POST", queue, "/messages:batch", content=body, content_type=content_type)
 
-    def validate(self, queue: str, body: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """What a publish of one envelope or draft would write."""
-        return self._json("POST", queue, "/messages:validate", content=body, parameters=parameters)
+    def validate(
+        self, queue: str, body: bytes, parameters: Mapping[str, Any], content_type: str = JSON
+    ) -> dict[str, Any]:
+        """What a publish of one message would write."""
+        return self._json(
+            "POST", queue, "/messages:validate", content=body, content_type=content_type, parameters=parameters
+        )
 
     def receive(
         self, queue: str, max_messages: int, wait_seconds: float, lease_seconds: float | None
@@ -255,7 +267,7 @@ class Client:
         action: str,
         *,
         content: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
         parameters: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LINES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 4_194_304
 NDJSON = "application/x-ndjson"
+JSON = "application/json"
+EVENT, EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
 
 Lines = Iterator[tuple[int, bytes]]
 
@@ -36,6 +38,7 @@ def _message_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--trace-id", help="The trace id of the --job."),
         click.option("--data", help="The data of the --job, a JSON object.  [default: {}]"),
         click.option("--job", help="Use one message with this job instead of reading FILE."),
+        click.option("--cloudevents", is_flag=True, help="FILE has CloudEvents in the JSON format."),
         click.argument("file", type=click.File("rb"), default="-"),
         click.argument("queue"),
     ):
@@ -62,12 +65,14 @@ def publish(
     job: str | None,
     data: str | None,
     trace_id: str | None,
+    cloudevents: bool,
     ndjson: bool,
     idempotency_key: str | None,
     as_json: bool,
     **parameters: Any,
 ) -> None:
-    """Publish envelopes or drafts from FILE (default: stdin): one JSON object, an array, or one object per line.
+    """Publish envelopes, drafts or CloudEvents from FILE (default: stdin): a JSON object, an array, or one object per
+    line.
 
     Prints the receipt of a single message, or the number of accepted messages. Refused messages are reported on
     stderr; the others are published.
@@ -79,23 +84,23 @@ def publish(
             quoted(idempotency_key)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--idempotency-key") from None
-    body, lines = _message(file, job, data, trace_id, ndjson)
+    body, lines = _message(file, job, data, trace_id, ndjson, cloudevents)
     single = bool(body) and not body.lstrip().startswith(b"[")
     if not single and any(value is not None for value in (idempotency_key, *parameters.values())):
         named = "--delay-seconds, --deliver-at, --ttl-seconds, --ordering-key and --idempotency-key"
         raise click.UsageError(f"{named} are options of a single message; put them into the entries of a batch.")
     if single:
-        receipt = client.publish(queue, body, parameters, idempotency_key)
+        receipt = client.publish(queue, body, parameters, idempotency_key, EVENT if cloudevents else JSON)
         if as_json:
             print_json(receipt)
         else:
             say(f"accepted {receipt['id']} on {receipt['queue']} ({receipt['broker']})")
             say(f"trace id {receipt['trace_id']}")
     elif body:
-        answer = client.publish_batch(queue, body)
+        answer = client.publish_batch(queue, body, EVENTS if cloudevents else JSON)
         _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"), as_json)
     else:
-        _publish_lines(client, queue, lines, file, as_json)
+        _publish_lines(client, queue, lines, file, cloudevents, as_json)
 
 
 @click.command(
@@ -118,15 +123,16 @@ def validate(
     job: str | None,
     data: str | None,
     trace_id: str | None,
+    cloudevents: bool,
     mode: str,
     as_json: bool,
     **parameters: Any,
 ) -> None:
     """Check one message from FILE (default: stdin) without publishing it, and print what would be written."""
-    body, _ = _message(file, job, data, trace_id, ndjson=False)
+    body, _ = _message(file, job, data, trace_id, False, cloudevents)
     if not body:
         raise click.UsageError("validate checks one message, and the input has several lines of them.")
-    projection = client.validate(queue, body, {"mode": mode} | parameters)
+    projection = client.validate(queue, body, {"mode": mode} | parameters, EVENT if cloudevents else JSON)
     if as_json:
         print_json(projection)
     else:
@@ -134,12 +140,14 @@ def validate(
 
 
 def _message(
-    file: IO[bytes], job: str | None, data: str | None, trace_id: str | None, ndjson: bool
+    file: IO[bytes], job: str | None, data: str | None, trace_id: str | None, ndjson: bool, cloudevents: bool
 ) -> tuple[bytes, Lines]:
     """The body of one request; or no body, and the numbered lines of NDJSON. Raises UsageError for an empty input."""
     if job is not None:
         if click.get_current_context().get_parameter_source("file") is not ParameterSource.DEFAULT:
             raise click.UsageError("--job and FILE cannot be used together.")
+        if cloudevents:
+            raise click.UsageError("--job makes a message, and no CloudEvent: put the event into FILE.")
         return _draft(job, data or "{}", trace_id), iter(())
     if data is not None or trace_id is not None:
         raise click.UsageError("--data and --trace-id require --job.")
@@ -176,12 +184,15 @@ def _is_object(line: str | bytes) -> bool:
         return False
 
 
-def _publish_lines(client: Client, queue: str, lines: Lines, file: IO[bytes], as_json: bool) -> None:
+def _publish_lines(client: Client, queue: str, lines: Lines, file: IO[bytes], cloudevents: bool, as_json: bool) -> None:
     accepted = failed = 0
     try:
         with _progress(file) as advance:
             for numbers, body in _requests(lines):
-                answer = client.publish_batch(queue, body, NDJSON)
+                if cloudevents:
+                    # Events have no format with one a line.
+                    body = b"[%b]" % b",".join(body.splitlines())
+                answer = client.publish_batch(queue, body, EVENTS if cloudevents else NDJSON)
                 accepted += answer["accepted"]
                 failed += _tell_failures(answer, numbers, "line")
                 advance(len(body))
