@@ -26,7 +26,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("babelgate.push",),
     ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
     ("babelgate.http",),
-    ("babelgate.console",),
+    ("babelgate.console", "babelgate.streams"),
     ("babelgate.server",),
     ("babelgate.cli",),
     ("babelgate.demo", "babelgate.__main__"),

@@ -51,11 +51,16 @@ def resolved(schema: Json) -> Json:
     return schema
 
 
+def is_endless(operation: Json) -> bool:
+    """Whether the answer to an operation of the document has no end, such as that of a stream."""
+    return "text/event-stream" in operation["responses"].get("200", {}).get("content", {})
+
+
 def operations() -> Iterator[Operation]:
-    """All operations of the document."""
+    """All operations of the document, but for those that are endless."""
     for path, item in DOCUMENT["paths"].items():
         for method, found in item.items():
-            if method == "parameters":
+            if method == "parameters" or is_endless(found):
                 continue
             given = map(resolved, [*item.get("parameters", ()), *found.get("parameters", ())])
             query = {each["name"]: resolved(each["schema"]) for each in given if each["in"] == "query"}

@@ -90,6 +90,10 @@ class Connection:
         """The next ``size`` bytes; fewer only at the end of the stream."""
         return self._file.read(size)
 
+    def line(self) -> bytes:
+        """The next line of a body; empty at the end of the stream."""
+        return self._file.readline()
+
     def ended(self) -> bool:
         """Whether the server closed the connection; waits for it to do so."""
         try:

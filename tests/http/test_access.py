@@ -14,6 +14,8 @@ from tests.http.test_operators import dead_letter
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
 PUSH = {"url": "http://refused.example/", "secrets": [SECRET]}
 TOKENS = {"ack_tokens": ["x"]}
+ENDLESS = {"max_in_flight": 0}
+"""Refused, because a stream that is served has no end."""
 
 # Every route, what it is sent, and the right it needs. None: any right on the queue will do.
 ROUTES = [
@@ -22,6 +24,8 @@ ROUTES = [
     ("POST", "/queues/{queue}/messages:validate", DRAFT, Right.SEND),
     ("POST", "/queues/{queue}/messages:receive", None, Right.LISTEN),
     ("GET", "/queues/{queue}/messages:receive", None, Right.LISTEN),
+    ("POST", "/queues/{queue}/messages:stream", ENDLESS, Right.LISTEN),
+    ("GET", "/queues/{queue}/messages:stream", ENDLESS, Right.LISTEN),
     ("POST", "/queues/{queue}/messages:ack", TOKENS, Right.LISTEN),
     ("POST", "/queues/{queue}/messages:nack", TOKENS, Right.LISTEN),
     ("POST", "/queues/{queue}/messages:reject", TOKENS, Right.LISTEN),

@@ -186,6 +186,9 @@ async def test_the_examples_work(client, exported):
     for path, method, operation in operations(exported):
         for kind, body in bodies_of(exported, operation.get("requestBody", {})):
             url = path.format(queue=queue, **NOTHING)
+            if path.endswith(":stream"):
+                # Its answer has no end. tests/http/test_streams.py has it.
+                continue
             answer = await client.request(method, url, content=body, headers={"content-type": kind})
             # Tokens and ids in examples are nobody's.
             nobodys = answer.status_code >= 300 and answer.json()["code"]

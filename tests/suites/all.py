@@ -19,3 +19,4 @@ from tests.suites.receive import TestReceive as TestReceive
 from tests.suites.redrive import TestRedrive as TestRedrive
 from tests.suites.redrive_jobs import TestRedriveJobs as TestRedriveJobs
 from tests.suites.settle import TestSettle as TestSettle
+from tests.suites.streams import TestStreams as TestStreams

@@ -49,6 +49,7 @@ _UNKNOWN_KEY = "was not issued by this gateway, or with a token key that it no l
 _OTHER_QUEUE = "does not belong to the queue {}, or was altered"
 """The causes of an invalid token, as clauses."""
 _VERSION = b"\x02"
+_STICKY = "~"
 _HEAD_BYTES = 5
 _CONTEXT = b"babelgate ack token 2"
 """Makes the cipher's key another one than those that sign calls between gateways and tokens of version 1."""
@@ -72,6 +73,7 @@ class Lease(Struct, frozen=True, gc=False):
 
     The delivery's ``handle`` at its ``broker``, the ``receiver`` that handed it out, its deadline at that time (Unix
     ms; a hint, as the broker's deadline decides), its attempts, and the facts of its message if they are not too long.
+    ``sticky``: the receiver has to see the settle, also where any process could do it.
     """
 
     queue: str
@@ -81,6 +83,7 @@ class Lease(Struct, frozen=True, gc=False):
     deadline: int
     attempts: int
     facts: Facts = NO_FACTS
+    sticky: bool = False
 
 
 class TokenKey(Struct, frozen=True):
@@ -108,7 +111,8 @@ class _PackedFacts(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Content(Struct, frozen=True, array_like=True, gc=False):
-    """The encrypted part of a token. The pairs of hexadecimal digits that a handle starts with are bytes."""
+    """The encrypted part of a token. The pairs of hexadecimal digits that a handle starts with are bytes. The receiver
+    of a sticky lease has the prefix _STICKY."""
 
     broker: str
     handle_start: bytes
@@ -190,10 +194,11 @@ class TokenSealer:
             queue,
             content.broker,
             content.handle_start.hex() + content.handle_rest,
-            content.receiver,
+            content.receiver.removeprefix(_STICKY),
             content.deadline,
             content.attempts,
             _unpacked(content.facts),
+            content.receiver.startswith(_STICKY),
         )
 
     def _open_signed(self, token: str, queue: str) -> Lease:
@@ -226,7 +231,8 @@ def _content(lease: Lease) -> tuple[bytes, bool]:
     split = _hex_start(lease.handle).end() & ~1  # type: ignore[union-attr]  # it matches every text
     handle_start, handle_rest = bytes.fromhex(lease.handle[:split]), lease.handle[split:]
     facts = _packed(lease.facts)
-    content = _Content(lease.broker, handle_start, handle_rest, lease.receiver, lease.deadline, lease.attempts, facts)
+    receiver = _STICKY + lease.receiver if lease.sticky else lease.receiver
+    content = _Content(lease.broker, handle_start, handle_rest, receiver, lease.deadline, lease.attempts, facts)
     encoded = _encoded(content)
     if encoded and len(encoded) <= _USUAL_BYTES:
         return encoded, True

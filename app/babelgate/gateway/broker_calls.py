@@ -17,6 +17,7 @@ from babelgate.gateway.ack_tokens import NO_FACTS, Lease
 from babelgate.gateway.idempotency import KeyedResult as Published
 from babelgate.gateway.idempotency import MaybeKeyed
 from babelgate.gateway.model import Action
+from babelgate.gateway.open_streams import OpenStreams
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.routing import Route
 from babelgate.observe.events import Call, Event, EventKind, Facts, Observe, Operation
@@ -42,13 +43,14 @@ class BrokerCalls:
     """The calls for the queue of ``route``. It knows nothing of the queue's batchers, receives and leases, which keep
     it: so none of them is in a cycle of references, and all are freed with the last reference to them."""
 
-    __slots__ = ("_observe", "_outages", "circuit", "route")
+    __slots__ = ("_observe", "_outages", "_streams", "circuit", "route")
 
-    def __init__(self, route: Route, observe: Observe, outages: Outages) -> None:
+    def __init__(self, route: Route, observe: Observe, outages: Outages, streams: OpenStreams) -> None:
         self.route = route
         self.circuit = outages.circuits[route.broker]
         self._observe = observe
         self._outages = outages
+        self._streams = streams
 
     async def timed(
         self,
@@ -123,6 +125,8 @@ class BrokerCalls:
     ) -> None:
         """Report the leases that were settled, and those that were lost. ``opened``: the lease of each token, or why it
         could not be opened."""
+        if self._streams.holders:
+            self._streams.settled(action, opened, outcomes)
         settled: list[Facts] = []
         lost: list[Facts] = []
         for lease, outcome in zip(opened, outcomes, strict=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
@@ -33,6 +35,11 @@ class Deliverer:
             Event("delivered", queue, broker, count, messages=facts, bodies=bodies, lease_seconds=lease_seconds)
         )
         return messages
+
+    def sticky(self, message: Message) -> Message:
+        """``message`` with a token that any process forwards to this one, as long as it exists."""
+        lease = replace(message.lease, sticky=True)
+        return replace(message, lease=lease, ack_token=self._sealer.seal(lease))
 
     def _sealed(self, route: Route, ready: ReadyDelivery) -> Message:
         delivery, attempts, facts = ready.delivery, ready.attempts, ready.facts

@@ -131,7 +131,7 @@ class Forwarding:
             try:
                 lease = self._sealer.open(token, route.queue)
                 way, delay = way_of(route, lease, request)
-                if runtime.lease_manager.needs_receiver(way, lease.handle, lease.deadline, delay):
+                if lease.sticky or runtime.lease_manager.needs_receiver(way, lease.handle, lease.deadline, delay):
                     return lease.receiver
             except Exception:
                 # Settling it here gives the same error as the result of the token.
@@ -152,6 +152,10 @@ class Forwarding:
                 # So this process reports the lost leases.
                 self._report_lost(route, sum(of.count(owner) for of in owners.values()))
                 return error
+            except OwnerUnreachable as error:
+                # An ack was only forwarded for the owner to see it.
+                is_acks = not (part.nacks or part.rejects or part.extends)
+                return await self._settled_for(runtime, part) if is_anywhere and is_acks else error
             except BabelgateError as error:
                 return error
             except Exception as error:

@@ -128,6 +128,7 @@ class Gateway:
         shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer, self.admission, pauses)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
+        self.streams = shared.streams
         runtimes, outages, keys = self.queue_runtimes, self.outages, self._keys
         self.overview = Overview(router, bindings, required, urls or {}, keys, runtimes, outages, pauses)
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
@@ -166,14 +167,14 @@ class Gateway:
         """End all waiting receives and fail readiness; idempotent."""
         self.draining = True
         self.letters.jobs.drain()
+        self.streams.drain()
         self.queue_runtimes.stop_receives()
 
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
-        await asyncio.gather(
-            self.maintenance.stop(), self.outages.close(), self.letters.jobs.close(), self.queue_list.close()
-        )
+        parts = (self.outages, self.letters.jobs, self.queue_list, self.streams)
+        await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
@@ -385,8 +386,7 @@ class Gateway:
         """
         route = self._runtime(caller, Right.MANAGE, queue).route
         binding = route.offering(Purges)
-        counts = route.capabilities.purge_counts
-        return await (count_purge(route, counts) if dry_run else binding.purge(route.native))
+        return await (count_purge(route, route.capabilities.purge_counts) if dry_run else binding.purge(route.native))
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
         # Most callers have looked the access up before they read the body.

@@ -32,6 +32,7 @@ from babelgate.observe.metrics.catalogue import (
     LEASES_IN_FLIGHT,
     OLDEST_AGE,
     OPEN_CIRCUITS,
+    OPEN_STREAMS,
     PUBLISH_INFLIGHT,
     QUEUE_DELAYED,
     QUEUE_DEPTH,
@@ -109,6 +110,7 @@ class Gauges:
         return {
             LEASES_IN_FLIGHT.otel: dict(leases),
             RECEIVE_WAITERS.otel: dict(waiters),
+            OPEN_STREAMS.otel: self._streams(),
             PUBLISH_INFLIGHT.otel: publishes,
             OPEN_CIRCUITS.otel: circuits,
             STORAGE_REFUSALS.otel: {
@@ -144,6 +146,13 @@ class Gauges:
             JOURNAL_ERRORS: stats.errors,
         }
         return {metric.otel: {(): float(value)} for metric, value in values.items()}
+
+    def _streams(self) -> dict[Labels, Value]:
+        streams: dict[Labels, float] = {}
+        for (queue, broker), count in self._gateway.streams.counts.items():
+            labels = self._metrics.register(queue, broker), broker
+            streams[labels] = streams.get(labels, 0.0) + count
+        return dict(streams)
 
     def _of_tracing(self) -> Snapshot:
         recorder = self._gateway.tracing.recorder

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from babelgate.brokers.batcher import Batcher, Budget
+from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Publication
@@ -23,7 +24,8 @@ from babelgate.gateway.expiry import with_expiry
 from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores
 from babelgate.gateway.idempotency import KeyedResult as Published
 from babelgate.gateway.inspection import Inspector, ReadyDelivery
-from babelgate.gateway.model import KeysInfo
+from babelgate.gateway.model import KeysInfo, Message
+from babelgate.gateway.open_streams import OpenStreams
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.pauses import Pauses, QueuePaused
 from babelgate.gateway.receive import Receiver
@@ -58,6 +60,7 @@ class Shared(Struct, frozen=True):
     deliverer: Deliverer
     admission: Admission
     pauses: Pauses
+    streams: OpenStreams = field(default_factory=OpenStreams)
 
 
 class KeyedSender:
@@ -112,7 +115,7 @@ class QueueRuntime:
     def __init__(self, route: Route, broker_usage: BrokerUsage, shared: Shared) -> None:
         """``broker_usage``: the leases that this process keeps of the route's broker."""
         self.route = route
-        self.calls = BrokerCalls(route, shared.observe, shared.outages)
+        self.calls = BrokerCalls(route, shared.observe, shared.outages, shared.streams)
         self.circuit = self.calls.circuit
         self.used = False
         """Whether it was used since :class:`babelgate.gateway.runtimes.QueueRuntimes` last looked for idle ones."""
@@ -331,6 +334,24 @@ class QueueRuntime:
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
         await _give_back(self.route, self.lease_manager, handles)
+
+    def sticky(self, message: Message) -> Message:
+        """See :meth:`babelgate.gateway.deliver.Deliverer.sticky`."""
+        return self._shared.deliverer.sticky(message)
+
+    async def prolong(self, handles: Sequence[str], lease_seconds: float) -> list[int | BabelgateError]:
+        """Extend leases that the gateway itself prolongs, which is no event: the new deadlines in Unix ms.
+
+        The error of a call is the outcome of each of its leases. Takes the broker's time-out for each native batch.
+        """
+        outcomes: list[int | BabelgateError] = []
+        for chunk in batches(handles, self.route.capabilities.max_batch):
+            extending = self.calls.timed("extend", self.lease_manager.extend(chunk, lease_seconds), len(chunk))
+            try:
+                outcomes += await extending
+            except BabelgateError as error:
+                outcomes += [error.without_frames()] * len(chunk)
+        return outcomes
 
     def _broker_properties(
         self, publication: Publication, given: Mapping[str, Any] | None, delay: float | None, key: str | None

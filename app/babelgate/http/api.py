@@ -49,6 +49,7 @@ def create_api(
     console: Handler | None = None,
     cors: CorsRules | None = None,
     pushes: Pushes | None = None,
+    stream: Handler | None = None,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -58,9 +59,10 @@ def create_api(
     ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
     including refused ones. ``console``: serves ``/console`` and what is below, and authenticates its users itself;
     None: there are no such paths. ``cors``: the pages of other origins that may call; None: none. ``pushes``: those of
-    the process; None: there are no such paths.
+    the process; None: there are no such paths. ``stream``: serves ``messages:stream`` of a queue; None: there is no
+    such path.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors, pushes)
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors, pushes, stream)
 
 
 class Api:
@@ -77,6 +79,7 @@ class Api:
         console: Handler | None,
         cors: CorsRules | None,
         pushes: Pushes | None,
+        stream: Handler | None,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -98,6 +101,8 @@ class Api:
             "messages:extend": {"POST": consuming.extend},
             "messages:settle": {"POST": consuming.settle},
         }
+        if stream is not None:
+            self._hot["messages:stream"] = {"POST": stream, "GET": stream}
         self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
         self._rest = create_rest(scraping, [*self._routes.values()], pushes)
         self._rest.include_router(docs.routes(self.document))

@@ -75,7 +75,7 @@ class Consuming:
             if body is None:
                 body = await read(exchange, MAX_PARAMETER_BYTES, permit)
             query = exchange.scope["query_string"]
-            parameters = _parameters(exchange, query, body) if query or body else _DEFAULTS
+            parameters = parameters_of(exchange, query, body, ReceiveRequest) if query or body else _DEFAULTS
             form = _form_of(exchange.headers.get(b"accept", b""))
             if form in (ENVELOPE, EVENT) and parameters.max_messages != 1:
                 what = f"a bare envelope, and for one event: accept {BATCHED} for several"
@@ -194,16 +194,16 @@ def _size(message: Message) -> int:
     return len(message.body)
 
 
-def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest:
-    """The parameters of a receive, in its query or its body."""
+def parameters_of(exchange: Exchange, query: bytes, body: bytes, kind: type[Read]) -> Read:
+    """The parameters of a receive or a stream, in its query or its body."""
     takes_none = exchange.scope["method"] == "GET"
     if not body or is_null(body) or (takes_none and body.translate(None, b" \t\r\n") == b"{}"):
-        return from_query(query, ReceiveRequest)
+        return from_query(query, kind)
     if query or takes_none:
         reason = "parameters must be in the query or in the body of a POST, not in both"
         raise InvalidParameter(name="body", reason=reason, pointer="")
     require_json(exchange)
-    return from_body(body, ReceiveRequest)
+    return from_body(body, kind)
 
 
 def settlement_of(request: SettleRequest) -> Settlement:

@@ -58,6 +58,15 @@ class Whole(Protocol):
         """Send the whole answer. ``fields``: the lines of its head, with its length, without the empty line. False:
         nothing was sent, and it must be sent in messages."""
 
+    def begin(self, status: int, fields: bytes) -> None:
+        """Send the head of an answer of unknown length. ``fields``: the lines of its head, without its length."""
+
+    async def write(self, part: bytes) -> None:
+        """Send a part of its body; wait while the client has too much to read. Nothing is sent to one that has gone."""
+
+    def end(self) -> None:
+        """End this answer."""
+
 
 class ClientGone(Exception):
     """The client has disconnected, so no answer can be sent."""
@@ -164,6 +173,31 @@ class Exchange:
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
         await send_parts(self.send, parts.parts)
         await self.send({"type": "http.response.body", "body": b""})
+
+    async def begin(self, content_type: bytes, headers: RawHeaders) -> None:
+        """Send the head of an answer 200 of unknown length. The body of the request must have been read."""
+        self.status = 200
+        if self.whole is not None:
+            fields = [(b"content-type", content_type), *self.head(headers)]
+            self.whole.begin(200, b"".join([b"%b: %b\r\n" % field for field in fields]))
+            return
+        sent = [(b"content-type", content_type), *self.head(headers)]
+        await self.send({"type": "http.response.start", "status": 200, "headers": sent})
+
+    async def write(self, part: bytes) -> None:
+        """Send a part of this answer; wait while the client has too much to read."""
+        self.sent += len(part)
+        if self.whole is not None:
+            await self.whole.write(part)
+        else:
+            await self.send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def end(self) -> None:
+        """End this answer."""
+        if self.whole is not None:
+            self.whole.end()
+        else:
+            await self.send({"type": "http.response.body", "body": b""})
 
     async def fail(
         self, error: BabelgateError, more: dict[str, Any] | None = None, *, token: str | None = None

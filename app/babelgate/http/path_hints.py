@@ -19,7 +19,8 @@ _ALSO_CALLED = {
     "readyz": ("health", "healthz", "healthcheck", "ready", "readiness"),
     "docs": ("swagger", "swagger-ui", "redoc", "api-docs", "help"),
     "messages": ("publish", "send", "enqueue", "produce", "push", "jobs"),
-    "receive": ("consume", "dequeue", "poll", "pull", "pop", "fetch", "subscribe", "stream"),
+    "receive": ("consume", "dequeue", "poll", "pull", "pop", "fetch", "subscribe"),
+    "stream": ("streaming", "sse", "websocket", "ws", "watch"),
     "dead-letters": ("dlq", "deadletters", "dead-letter-queue"),
     "metrics": ("prometheus",),
 }

@@ -72,6 +72,12 @@ class NotReady(HttpError):
     retryable = True
 
 
+class ResumeUnsupported(HttpError):
+    """A stream cannot be resumed: what the earlier one did not settle is on the queue again. Leave this header out."""
+
+    code = "resume_unsupported"
+
+
 class MalformedHttp(HttpError):
     """{reason}"""
 
@@ -163,6 +169,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     RequestTimeout: Meaning(408, "Request timed out"),
     HeadTooLarge: Meaning(431, "Request head too large"),
     ResultsIncomplete: Meaning(507, "Results incomplete"),
+    ResumeUnsupported: Meaning(422, "Streams cannot be resumed"),
     NotReady: Meaning(503, "Not ready", 1),
     errors.InternalError: Meaning(500, "Internal error"),
 }

@@ -75,6 +75,27 @@ class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):
     lease_seconds: LeaseTime | UnsetType = UNSET
 
 
+class StreamRequest(Struct, forbid_unknown_fields=True, frozen=True):
+    """The parameters of a stream. ``lease_seconds`` defaults to the queue's policy."""
+
+    max_in_flight: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="Maximum number of messages of this stream that are delivered and not settled: 1 to 1000.",
+        ),
+    ] = 10
+    lease_seconds: LeaseTime | UnsetType = UNSET
+    auto_extend: Annotated[
+        bool,
+        Meta(
+            description="Whether the gateway prolongs the leases of this stream while it is open, up to an hour after "
+            "the delivery and at most to the `max_lease_seconds` of the broker."
+        ),
+    ] = True
+
+
 class FailureView(Struct, forbid_unknown_fields=True, frozen=True):
     """The reason of a failure; stored in the message's ``dead_letter`` block."""
 

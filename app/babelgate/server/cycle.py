@@ -52,6 +52,7 @@ class Cycle(Serving, RequestResponseCycle):
     access_log = False
     chunked_encoding: bool | None = None
     expected_content_length = 0
+    _chunks = False
 
     def __init__(
         self, connection: HttpToolsProtocol, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
@@ -90,6 +91,37 @@ class Cycle(Serving, RequestResponseCycle):
         self.waiting_for_100_continue = False
         self.message_event.set()
         return True
+
+    def begin(self, status: int, fields: bytes) -> None:
+        """Write the head of an answer of unknown length. In HTTP/1.0 its end is that of the connection."""
+        if self.disconnected:
+            return
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        self._chunks = self.scope["http_version"] != "1.0"
+        end = b"" if self.keep_alive else b"connection: close\r\n"
+        end += b"transfer-encoding: chunked\r\n\r\n" if self._chunks else b"\r\n"
+        self.transport.write(b"%b%b%b%b" % (STATUS_LINE[status], _lines(*self.default_headers), fields, end))
+
+    async def write(self, part: bytes) -> None:
+        """Write a part of this answer, as fast as the client reads."""
+        if self.disconnected:
+            return
+        self.transport.write(b"%x\r\n%b\r\n" % (len(part), part) if self._chunks else part)
+        if self.flow.write_paused:
+            await self.flow.drain()
+
+    def end(self) -> None:
+        """End this answer."""
+        if self.disconnected or self.response_complete:
+            return
+        self.response_complete = True
+        if self._chunks:
+            self.transport.write(b"0\r\n\r\n")
+        if not self.keep_alive:
+            self.transport.close()
+        self.message_event.set()
+        self.on_response()
 
 
 class DirectCycle(Serving):

@@ -41,7 +41,7 @@ UNLIMITED = 100_000.0
 _GROWTH = 1.05
 _SHRINK = 0.5
 _PUBLISH = ("messages", "messages:batch")
-_RECEIVE = "messages:receive"
+_RECEIVE = ("messages:receive", "messages:stream")
 _REASON = "this process has more requests than it can serve in time"
 _AFTER_SECONDS = (1, 2, 3)
 """Values of Retry-After, used in turn, so that clients that were refused together do not return together."""
@@ -87,7 +87,7 @@ class Shedder:
         work."""
         if verb in _PUBLISH:
             return not self._pacer.take(self._crowded(queue))
-        return verb == _RECEIVE and not self._pacer.take()
+        return verb in _RECEIVE and not self._pacer.take()
 
     def answer(
         self, keep_alive: bool, method: bytes, target: RequestTarget, fields: Mapping[bytes, bytes], scheme: str

@@ -61,6 +61,7 @@ from babelgate.runtime.files import identity
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
+from babelgate.streams.serving import Streaming
 
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
@@ -203,6 +204,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         console=_console(settings, gateway, auth, limits, clock),
         cors=cors,
         pushes=pushes,
+        stream=Streaming(gateway).serve,
     )
     refused = durations.refused if durations is not None else None
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)

@@ -15,6 +15,7 @@ from babelgate.gateway.routing import Router
 from babelgate.http.api import create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
+from babelgate.http.exchange import Exchange
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.pushes import Pushes
@@ -27,6 +28,11 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+async def _not_served(exchange: Exchange) -> None:
+    """Stands for the streams, which only their path matters of here."""
+    raise NotImplementedError
+
+
 def main() -> None:
     """Print the document."""
     # The document depends on no configuration: a gateway without brokers has all the routes.
@@ -34,7 +40,7 @@ def main() -> None:
     metrics = Metrics()
     pushes = Pushes(gateway, {}, AddressGuard(), metrics.pushed)
     scraping = Scraping(metrics, Gauges(gateway, metrics))
-    api = create_api(gateway, auth=Auth(), limits=RequestLimits(), scraping=scraping, pushes=pushes)
+    api = create_api(gateway, auth=Auth(), limits=RequestLimits(), scraping=scraping, pushes=pushes, stream=_not_served)
     yaml.dump(api.document(), sys.stdout, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -32,6 +32,7 @@ _CLASSES = (
     schemas.ExtendRequest,
     schemas.SettleRequest,
     schemas.SettleOutcome,
+    schemas.StreamRequest,
     schemas.RedriveDeadLetterRequest,
 )
 """Classes of the bodies that FastAPI does not know."""

@@ -25,6 +25,7 @@ FILES = (
     "envelopes",
     "publish",
     "consume",
+    "streams",
     "queues",
     "dead-letters",
     "redrives",

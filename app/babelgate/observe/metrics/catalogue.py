@@ -133,6 +133,7 @@ STORAGE_REFUSALS = _gauge(
 )
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
+OPEN_STREAMS = _gauge("babelgate.open_streams", "Streams of consumers that are open.", "{stream}", *_QUEUE)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"

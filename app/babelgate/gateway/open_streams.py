@@ -1,0 +1,70 @@
+"""The open streams of a process: who holds which leases, and what to tell a stream when one of its leases ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from babelgate.runtime.background import BackgroundTasks
+
+
+class OpenStream(Protocol):
+    """A stream that holds leases. See :class:`babelgate.gateway.streaming.Stream`."""
+
+    labels: tuple[str, str]
+
+    def settled(self, handle: str, action: str, outcome: Any) -> None:
+        """A consumer has settled or extended the lease of ``handle``, with this outcome."""
+
+    def drain(self) -> None:
+        """Hand out nothing more."""
+
+
+class _Lease(Protocol):
+    @property
+    def queue(self) -> str: ...
+    @property
+    def handle(self) -> str: ...
+
+
+class OpenStreams:
+    """The streams of one process. ``holders``: the stream of each lease that is held for one, by queue and handle.
+
+    ``returning``: give-backs of streams that have ended.
+    """
+
+    def __init__(self) -> None:
+        self.holders: dict[tuple[str, str], OpenStream] = {}
+        self.returning: BackgroundTasks[None] = BackgroundTasks()
+        self._open: set[OpenStream] = set()
+
+    def add(self, stream: OpenStream) -> None:
+        """Add a stream that has begun."""
+        self._open.add(stream)
+
+    def remove(self, stream: OpenStream) -> None:
+        """Remove a stream that has ended; idempotent."""
+        self._open.discard(stream)
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """The number of open streams by queue and broker."""
+        return Counter(stream.labels for stream in self._open)
+
+    def settled(self, action: str, leases: Sequence[_Lease | Exception], outcomes: Sequence[Any]) -> None:
+        """Tell the streams of ``leases`` what became of them."""
+        for lease, outcome in zip(leases, outcomes, strict=True):
+            if not isinstance(lease, Exception):
+                holder = self.holders.get((lease.queue, lease.handle))
+                if holder is not None:
+                    holder.settled(lease.handle, action, outcome)
+
+    def drain(self) -> None:
+        """Let all streams hand out nothing more; idempotent."""
+        for stream in tuple(self._open):
+            stream.drain()
+
+    async def close(self) -> None:
+        """Wait until the messages of streams that have ended are given back: the time-out of a broker at most."""
+        await self.returning.wait()

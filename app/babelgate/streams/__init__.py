@@ -1,0 +1,1 @@
+"""Streams over HTTP: the path ``messages:stream``, and the forms in which it sends events. Imported by the server."""
