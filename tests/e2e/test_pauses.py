@@ -73,6 +73,8 @@ def test_replicas_agree_over_kills(replicas: list[GatewayProcess], queue: str) -
         two.kill()
         outcome = act(here, queue, "resume")
         assert (outcome["told"], len(outcome["silent"])) == (0, 1)
+        serving = here.get("replicas").raise_for_status().json()
+        assert (len(serving["processes"]), serving["silent"]) == (1, outcome["silent"])
         two.start()
         (message,) = receive(there, queue, 30)["messages"]
         assert message["attempts"] == 0, "it has learned the resume before it served"
@@ -148,6 +150,9 @@ def test_workers_pause_together(tmp_path: Path, queue: str) -> None:
         with process.client() as client:
             publish(client, queue, 1)
             assert act(client, queue, "pause")["told"] == 1
+            serving = client.get("replicas").raise_for_status().json()
+            assert len({each["pid"] for each in serving["processes"]} & set(process.workers())) == 2
+            assert len({each["gateway"] for each in serving["processes"]}) == 1
         for _ in range(20):
             # A connection stays with the worker that accepted it.
             with process.client() as client:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import socket
 from collections.abc import Sequence
+from pathlib import PurePath
 
 import msgspec
 
@@ -94,6 +95,14 @@ class Addresses:
         except (NotAPeer, msgspec.MsgspecError) as error:
             log.warning("no peer with a shared key", address=address, error=error)
         return None
+
+
+async def all_peers(directory: SocketDirectory, addresses: Sequence[Address]) -> tuple[dict[Address, str], list[str]]:
+    """The peers in ``directory`` and at ``addresses``, each with its name: the name of its socket, or its address; and
+    the host names that were not resolved. Takes at most 2 s."""
+    found, silent = await resolved(addresses) if addresses else ([], [])
+    names = {Address(path): PurePath(path).stem for path in directory.others()}
+    return names | {address: str(address) for address in found}, silent
 
 
 async def resolved(addresses: Sequence[Address]) -> tuple[list[Address], list[str]]:

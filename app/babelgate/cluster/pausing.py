@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import PurePath
 
 from babelgate.cluster.asking import Asked, ask
 from babelgate.cluster.client import Address, PeerClient
-from babelgate.cluster.discovery import resolved
+from babelgate.cluster.discovery import all_peers
 from babelgate.cluster.signing import ANYBODY, Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.wire import PAUSES_PATH, PauseExchange, decode_pauses, encode_pauses
@@ -50,9 +49,7 @@ class PeerPauses:
         A socket on which no process listens is that of a killed process, and no peer. A peer of a version that cannot
         pause is silent.
         """
-        addresses, silent = await resolved(self._addresses) if self._addresses else ([], [])
-        names = {Address(path): PurePath(path).stem for path in self._directory.others()}
-        names |= {address: str(address) for address in addresses}
+        names, silent = await all_peers(self._directory, self._addresses)
         if not names:
             return Heard(silent=silent)
         body = encode_pauses(self._incarnation, changes)

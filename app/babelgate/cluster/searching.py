@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import PurePath
 
 import msgspec
 
 from babelgate.cluster.asking import Asked, ask
 from babelgate.cluster.client import Address, PeerClient
-from babelgate.cluster.discovery import resolved
+from babelgate.cluster.discovery import all_peers
 from babelgate.cluster.signing import ANYBODY, Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.wire import SEARCH_PATH, decode_finding
@@ -52,9 +51,7 @@ class PeerSearch:
         as silent, because what only it knows is missing.
         """
         body = msgspec.json.encode(inquiry)
-        addresses, silent = await resolved(self._addresses)
-        names = {Address(path): PurePath(path).stem for path in self._directory.others()}
-        names |= {address: str(address) for address in addresses}
+        names, silent = await all_peers(self._directory, self._addresses)
         answers = await asyncio.gather(*(self._ask(address, name, body) for address, name in names.items()))
         silent += [name for name, asked in zip(names.values(), answers, strict=True) if asked.state == "silent"]
         return [asked.answer for asked in answers if asked.answer is not None], silent

@@ -15,6 +15,7 @@ from babelgate.gateway.merging import Finding, Inquiry
 from babelgate.gateway.model import Action, Settlement, SettleResult
 from babelgate.gateway.pauses import PauseChange
 from babelgate.gateway.rates import RatesQuery
+from babelgate.gateway.replicas import Identity
 from babelgate.jsontext import decoded
 from babelgate.observe.rates import COUNTS, LANES, RatesReport
 
@@ -28,12 +29,6 @@ MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
 Answer = Sequence[SettleResult] | BabelgateError
-
-
-class Identity(Struct, frozen=True):
-    """The identity of the gateway at an address."""
-
-    incarnation: str
 
 
 class SettleCall(Struct, frozen=True, array_like=True):

@@ -18,6 +18,7 @@ from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.pauses import Pauses
+from babelgate.gateway.replicas import Replicas
 from babelgate.gateway.route_warnings import broker_warnings, warnings_of
 from babelgate.gateway.routing import Route, Router, affordable
 from babelgate.gateway.runtimes import QueueRuntimes
@@ -56,6 +57,8 @@ class Overview:
         the queues that this process has used."""
         self._outages = outages
         self.pauses = pauses
+        self.replicas: Replicas | None = None
+        """Who serves; None where only this object does."""
         self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
         self._runtimes = runtimes
         self._router = router

@@ -18,7 +18,6 @@ from babelgate.cluster.wire import (
     SEARCH_PATH,
     SETTLE_PATH,
     Answer,
-    Identity,
     SearchAnswer,
     SettleCall,
     decode_calls,
@@ -30,6 +29,7 @@ from babelgate.cluster.wire import (
 )
 from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.replicas import Identity
 from babelgate.http.body import read
 from babelgate.http.exchange import JSON, Exchange, carry_out
 from babelgate.http.heads import path_of
@@ -88,7 +88,9 @@ class PeerApi:
             status, _, text = problem(LeaseLost(), exchange.path)
             await _answer(exchange, proof, status, text, PROBLEM)
         elif exchange.path == IDENTITY_PATH:
-            await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
+            replicas = self._gateway.overview.replicas
+            own = Identity(self._gateway.incarnation) if replicas is None else replicas.own
+            await _answer(exchange, proof, 200, msgspec.json.encode(own))
         elif exchange.path == SEARCH_PATH:
             await _answer(exchange, proof, 200, await self._found(body))
         elif exchange.path == PAUSES_PATH:

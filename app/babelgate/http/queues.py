@@ -14,7 +14,8 @@ from babelgate.errors import InvalidParameter
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Projection, QueueInfo
-from babelgate.http import views
+from babelgate.gateway.replicas import Identity, Replicas
+from babelgate.http import replica_views, views
 from babelgate.http.broker_properties import from_header, refuse_header
 from babelgate.http.conversions import conversion_of, entry, located
 from babelgate.http.dependencies import (
@@ -117,6 +118,11 @@ def routes() -> APIRouter:
     async def list_brokers(gateway: GatewayOf, caller: CallerOf) -> views.BrokerListView:
         found = await gateway.overview.brokers(caller)
         return views.BrokerListView(brokers=[views.BrokerView.model_validate(info) for info in found])
+
+    @router.get("/replicas", dependencies=NO_PARAMETERS)
+    async def list_replicas(gateway: GatewayOf, caller: CallerOf) -> replica_views.ReplicaListView:
+        replicas = gateway.overview.replicas or Replicas(Identity(gateway.incarnation))
+        return replica_views.ReplicaListView.model_validate(await replicas.serving(caller))
 
     return router
 

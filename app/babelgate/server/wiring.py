@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from babelgate import __version__
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.idempotency_store import KeepsKeys, Terms
 from babelgate.brokers.registry import connect, driver
@@ -15,6 +17,7 @@ from babelgate.clock import Clock, now_ms
 from babelgate.cluster.client import ANSWER_SECONDS, Address
 from babelgate.cluster.pausing import PeerPauses
 from babelgate.cluster.peers import Peers
+from babelgate.cluster.roll_call import PeerRollCall
 from babelgate.cluster.scrape import Scraping
 from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
@@ -40,6 +43,7 @@ from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
 from babelgate.gateway.page_tokens import PageTerms
 from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import Pauses
+from babelgate.gateway.replicas import Identity, Replicas
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.http.api import Handler, create_api
@@ -218,7 +222,14 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     # between workers.
     routes = check(gateway.router)
     called = _is_owned(routes) or journaled is not None or settings.peers.listen is not None
-    if not called and workers_directory is None:
+    has_port = called or workers_directory is not None
+    roll_call = PeerRollCall(signer, directory, places)
+    parts.append(roll_call)
+    node = settings.journal.node or host_node()
+    group = gateway.incarnation if workers_directory is None else workers_directory.name
+    own = Identity(gateway.incarnation, node, group, os.getpid(), __version__, clock())
+    gateway.overview.replicas = Replicas(own, roll_call if has_port else None)
+    if not has_port:
         return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
     listen = next(iter(_addresses(settings.peers.listen)), None) if called else None
     report = scraping.report if scraping is not None else None

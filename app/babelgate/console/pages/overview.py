@@ -14,6 +14,7 @@ from babelgate.console.visits import Visit
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import BrokerInfo
 from babelgate.gateway.rates import RatesOverview
+from babelgate.gateway.replicas import ServingProcesses
 
 _BUSIEST = 10
 _FEW = 3
@@ -43,11 +44,13 @@ WORDS = {
 
 async def show(visit: Visit) -> PageAnswer:
     """The page, or its live part."""
-    brokers, rates = await asyncio.gather(_brokers(visit), visit.gateway.rates.overview(visit.caller, _BUSIEST))
+    overview = visit.gateway.rates.overview(visit.caller, _BUSIEST)
+    brokers, serving, rates = await asyncio.gather(_brokers(visit), _serving(visit), overview)
     return visit.page(
         "overview.html",
         "overview_live.html",
         brokers=brokers,
+        serving=serving,
         rates=rates,
         figures=msgspec.json.encode(_figures(rates)).decode(),
         charts=_CHARTS,
@@ -61,6 +64,14 @@ async def _brokers(visit: Visit) -> list[BrokerInfo] | None:
     if not visit.caller.patterns(Right.MANAGE):
         return None
     return await visit.gateway.overview.brokers(visit.caller)
+
+
+async def _serving(visit: Visit) -> ServingProcesses | None:
+    """The replicas and workers; None for a user who manages nothing."""
+    replicas = visit.gateway.overview.replicas
+    if replicas is None or not visit.caller.patterns(Right.MANAGE):
+        return None
+    return await replicas.serving(visit.caller)
 
 
 def _figures(rates: RatesOverview) -> dict[str, Any]:
