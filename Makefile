@@ -7,6 +7,7 @@ FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser 
 BROKERS := artemis kafka pulsar rabbitmq redis servicebus sqlite sqs
 # Those that Maven fetches.
 FETCHED := artemis kafka pulsar sqs
+CLASSES := $(addprefix .classes-of-,$(FETCHED))
 # What builds the client of Artemis, where it has to be built.
 COMPILER := cc=gcc,libc6-dev,python3-dev
 VENV = $(shell $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo python3-venv)
@@ -94,8 +95,7 @@ PACKAGES = $(if $(filter redis,$(1)),redis-server=redis-server) \
 # next ones are faster, needs Python's packages.
 define BROKER_DEPS
 	$(if $(filter $(FETCHED),$(1)),@$(PYTHON) -m tests.harness.archives $(filter $(FETCHED),$(1)))
-	$(if $(filter kafka,$(1)),@$(BIN)/python -m tests.brokers.kafka.server)
-	$(if $(filter pulsar,$(1)),@$(BIN)/python -m tests.brokers.pulsar.server)
+	$(if $(filter $(FETCHED),$(1)),@$(BIN)/python -m tests.brokers.classes $(filter $(FETCHED),$(1)))
 endef
 
 define JAVA_DEPS
@@ -106,14 +106,14 @@ endef
 # What pip needs of Debian comes first; then all other packages and the brokers, while pip installs Python's.
 test-deps: ## install what `make test` needs
 	@.ci/packages $(VENV) $(COMPILER)
-	@$(MAKE) --no-print-directory --jobs 2 .classes-of-kafka .classes-of-pulsar .conformance
+	@$(MAKE) --no-print-directory --jobs 2 $(CLASSES) .conformance
 
 .fetched-brokers:
 	@.ci/packages $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy ip=iproute2
 	@$(PYTHON) -m tests.harness.archives $(FETCHED)
 
-.classes-of-kafka .classes-of-pulsar: .classes-of-%: .fetched-brokers .venv/installed-dev
-	@$(BIN)/python -m tests.brokers.$*.server
+$(CLASSES): .classes-of-%: .fetched-brokers .venv/installed-dev
+	@$(BIN)/python -m tests.brokers.classes $*
 
 .conformance: .venv/installed-dev
 	@$(BIN)/python -m tests.harness.conformance

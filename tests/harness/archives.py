@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -55,12 +56,15 @@ def _fetch_jars_of(kind: str, home: Path) -> None:
 
 
 def _fetch_artemis() -> None:
-    """Fetch its jars, and compile the program that starts it."""
+    """Fetch its jars, and compile the program that starts it to a jar: Java archives no classes of a folder."""
     _fetch_jars_of("artemis", ARTEMIS)
-    kept = ARTEMIS / _ARTEMIS_MAIN.name
-    if not kept.exists() or kept.read_bytes() != _ARTEMIS_MAIN.read_bytes():
+    kept, jar = ARTEMIS / _ARTEMIS_MAIN.name, ARTEMIS / "ArtemisMain.jar"
+    if not jar.exists() or not kept.exists() or kept.read_bytes() != _ARTEMIS_MAIN.read_bytes():
         jars = ":".join(map(str, ARTEMIS.glob("*.jar")))
-        subprocess.run([*_JAVAC, "-cp", jars, "-d", str(ARTEMIS), str(_ARTEMIS_MAIN)], check=True)
+        with tempfile.TemporaryDirectory(dir=ARTEMIS) as folder:
+            subprocess.run([*_JAVAC, "-cp", jars, "-d", folder, str(_ARTEMIS_MAIN)], check=True)
+            with zipfile.ZipFile(jar, "w") as made:
+                made.write(Path(folder) / "ArtemisMain.class", "ArtemisMain.class")
         shutil.copyfile(_ARTEMIS_MAIN, kept)
 
 

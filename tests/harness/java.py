@@ -51,7 +51,7 @@ def archive_classes(home: Path, server: Callable[[Path], JavaServer]) -> None:
             running.options = (f"-XX:ArchiveClassesAtExit={made}", "-Xlog:disable")
             try:
                 running.start()
-                running.stop()
+                running.terminate()
                 made.replace(archive_of(home))
             except (RuntimeError, FileNotFoundError) as error:
                 print(f"{running.title}: no archive of its classes, because {error}", file=sys.stderr)
@@ -139,6 +139,10 @@ class JavaServer(ServerProcess):
                 time.sleep(0.02)
 
     def stop(self) -> None:
+        """End the service."""
+        self.terminate()
+
+    def terminate(self) -> None:
         """SIGTERM, and SIGKILL when that takes a minute."""
         self._end(signal.SIGTERM)
 

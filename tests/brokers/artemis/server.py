@@ -1,6 +1,6 @@
 """A real Artemis server, which stores what it confirms before it does.
 
-tests/harness/archives.py fetches it.
+tests/harness/archives.py fetches it; tests/brokers/classes.py writes the archive of its classes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.harness.archives import ARTEMIS
 from tests.harness.ci import missing
-from tests.harness.java import SMALL, JavaServer, java
+from tests.harness.java import SMALL, JavaServer, archived, java
 from tests.harness.local import free_port
 
 _CONFIGURATION = """<configuration xmlns="urn:activemq">
@@ -126,8 +126,9 @@ class ArtemisServer(JavaServer):
             missing(self.title, "fetch it with: python -m tests.harness.archives artemis")
         memory = ("-Xms64m", "-Xmx384m")
         settings = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        program = ["-cp", f"{ARTEMIS}:{ARTEMIS}/*", "ArtemisMain", str(self._configuration)]
-        return [java(), *SMALL, *memory, settings, *self._arguments, *program]
+        options = archived(ARTEMIS) if self.options is None else self.options
+        program = ["-cp", f"{ARTEMIS}/*", "ArtemisMain", str(self._configuration)]
+        return [java(), *options, *SMALL, *memory, settings, *self._arguments, *program]
 
     def answers(self) -> bool:
         """It listens when it has read what is stored."""

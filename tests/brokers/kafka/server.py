@@ -1,7 +1,6 @@
 """A real Kafka server: one node that is broker and controller.
 
-``python -m tests.brokers.kafka.server`` writes the archive of its classes and an empty store, once;
-tests/harness/archives.py fetches it.
+tests/harness/archives.py fetches it; tests/brokers/classes.py writes the archive of its classes, and so an empty store.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.harness.archives import KAFKA
 from tests.harness.ci import missing
-from tests.harness.java import SMALL, JavaServer, archive_classes, archived, java
+from tests.harness.java import SMALL, JavaServer, archived, java
 from tests.harness.local import free_port
 
 _SETTINGS = {
@@ -157,7 +156,3 @@ def kafka(
             yield server
         finally:
             server.kill()
-
-
-if __name__ == "__main__":
-    archive_classes(KAFKA, KafkaServer)

@@ -1,6 +1,6 @@
 """A real Pulsar server: one process with the broker, its bookie and its metadata, which keep their data on disk.
 
-``python -m tests.brokers.pulsar.server`` writes the archive of its classes, once; tests/harness/archives.py fetches it.
+tests/harness/archives.py fetches it; tests/brokers/classes.py writes the archive of its classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.harness.archives import PULSAR
 from tests.harness.ci import missing
-from tests.harness.java import SMALL, JavaServer, archive_classes, archived, java
+from tests.harness.java import SMALL, JavaServer, archived, java
 from tests.harness.local import free_port
 
 _SETTINGS = {
@@ -114,7 +114,3 @@ def pulsar_server(settings: Mapping[str, str] | None = None, token: str | None =
             yield server
         finally:
             server.kill()
-
-
-if __name__ == "__main__":
-    archive_classes(PULSAR, PulsarServer)

@@ -1,6 +1,6 @@
 """A real ElasticMQ server, which keeps its messages in a file.
 
-tests/harness/archives.py fetches it.
+tests/harness/archives.py fetches it; tests/brokers/classes.py writes the archive of its classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.harness.archives import ELASTICMQ
 from tests.harness.ci import missing
-from tests.harness.java import SMALL, JavaServer, ServerProcess, java
+from tests.harness.java import SMALL, JavaServer, ServerProcess, archived, java
 from tests.harness.local import free_port
 from tests.harness.proxy import Relay
 
@@ -87,7 +87,9 @@ class ElasticMq(SqsServer, JavaServer):
             missing(self.title, "fetch it with: python -m tests.harness.archives sqs")
         memory = ("-Xms48m", "-Xmx3g")
         settings = f"-Dconfig.file={self._configuration}"
-        return [java(), *self._compilers, *memory, settings, "-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main"]
+        options = archived(ELASTICMQ) if self.options is None else self.options
+        program = ("-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main")
+        return [java(), *options, *self._compilers, *memory, settings, *program]
 
     def answers(self) -> bool:
         # It answers before it has read which queues there are.
