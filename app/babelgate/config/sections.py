@@ -21,6 +21,7 @@ from pydantic import (
 
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
+from babelgate.config.accepting import AcceptSettings, distinct, several
 from babelgate.config.pages import CorsSettings, PageSettings
 from babelgate.config.push import PushTargetSettings
 from babelgate.config.section import HOST, Delay, Seconds, Section, commas
@@ -142,6 +143,11 @@ class QueueSettings(_Open):
     )
     cors: CorsSettings | None = Field(
         default=None, description="The pages that may call the paths of these queues. None: as `cors` of the gateway."
+    )
+    accept: Annotated[tuple[AcceptSettings, ...], BeforeValidator(several), AfterValidator(distinct)] = Field(
+        default=(),
+        max_length=20,
+        description="Bodies that are no envelopes, such as those of [webhooks](webhooks.md), wrapped into drafts.",
     )
 
 

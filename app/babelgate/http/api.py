@@ -13,8 +13,9 @@ from babelgate.errors import Forbidden, InvalidParameter
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.gateway import Gateway
 from babelgate.http import docs, health
+from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.auth import Auth
-from babelgate.http.body import RequestLimits
+from babelgate.http.body import RequestLimits, media_type
 from babelgate.http.consume import Consuming
 from babelgate.http.cors import CorsRules
 from babelgate.http.exchange import Exchange, carry_out
@@ -50,6 +51,7 @@ def create_api(
     cors: CorsRules | None = None,
     pushes: Pushes | None = None,
     stream: Handler | None = None,
+    accepting: AcceptedBodies | None = None,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -60,9 +62,9 @@ def create_api(
     including refused ones. ``console``: serves ``/console`` and what is below, and authenticates its users itself;
     None: there are no such paths. ``cors``: the pages of other origins that may call; None: none. ``pushes``: those of
     the process; None: there are no such paths. ``stream``: serves ``messages:stream`` of a queue; None: there is no
-    such path.
+    such path. ``accepting``: the bodies of other senders that routes accept; None: none.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors, pushes, stream)
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors, pushes, stream, accepting)
 
 
 class Api:
@@ -80,6 +82,7 @@ class Api:
         cors: CorsRules | None,
         pushes: Pushes | None,
         stream: Handler | None,
+        accepting: AcceptedBodies | None,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -90,6 +93,7 @@ class Api:
         self._prefix = prefix
         self._console = console
         self._cors = cors
+        self._accepting = accepting
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
@@ -152,6 +156,8 @@ class Api:
             return
         if path.startswith(_QUEUES):
             queue, _, verb = path[len(_QUEUES) :].partition("/")
+            if self._accepting is not None and verb == "messages":
+                exchange.accepted = self._accepting.of(queue, media_type(exchange), exchange.headers)
             exchange.caller = self._admitted(exchange, verb)
             if "%" in queue:
                 raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
@@ -175,7 +181,9 @@ class Api:
 
     def _admitted(self, exchange: Exchange, verb: str = "") -> Caller:
         """The caller of a request. ``verb``: what it asks of a queue. Raises Unauthenticated, Forbidden."""
-        crossing = exchange.crossing
+        crossing, accepted = exchange.crossing, exchange.accepted
+        if accepted is not None and accepted.sender is not None and b"authorization" not in exchange.headers:
+            return self._auth.admit_sender(exchange.headers, accepted.sender)
         caller = self._auth.admit(exchange.headers, is_allowed_page=crossing is not None and crossing.allowed)
         if caller.page is not None and verb not in PAGE_VERBS:
             raise Forbidden(reason="The token of a page can only publish: POST …/messages and …/messages:batch.")

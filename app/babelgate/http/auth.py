@@ -56,6 +56,13 @@ class Auth:
             caller.page.check_origin(headers.get(b"origin"))
         return caller
 
+    def admit_sender(self, headers: Headers, sender: Caller) -> Caller:
+        """Return ``sender``, whose signature is checked once the body is read. Raises Forbidden for a foreign web page
+        where no credentials are configured."""
+        if self.callers is None:
+            self._keep_pages_out(headers)
+        return sender
+
     def user(self, credential: str) -> Caller | None:
         """The caller who may sign in at the console with the token of this SHA-256. Anyone can read the token of a
         page."""

@@ -24,6 +24,7 @@ from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.receive import Receiver
+from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.auth import Auth
 from babelgate.http.consume import ENVELOPE, EVENT_TYPES, NO_STORE, ONE_ACK, ONLY_TOKEN, PAUSED, answer_of, encoded
 from babelgate.http.exchange import JSON, PART_BYTES, json_list, log
@@ -101,8 +102,16 @@ _Endpoint = Callable[[DirectRequest, bytes, Access, float], bytes | None]
 class DirectEndpoints:
     """The endpoints of one process."""
 
-    def __init__(self, gateway: Gateway, auth: Auth, prefix: str = "", observe: Observe | None = None) -> None:
-        """``prefix``: of paths, which a proxy may leave on requests."""
+    def __init__(
+        self,
+        gateway: Gateway,
+        auth: Auth,
+        prefix: str = "",
+        observe: Observe | None = None,
+        accepting: AcceptedBodies | None = None,
+    ) -> None:
+        """``prefix``: of paths, which a proxy may leave on requests. ``accepting``: bodies that are no messages."""
+        self._accepting = accepting
         self._gateway = gateway
         self._prefix = prefix.rstrip("/")
         self._auth = auth
@@ -152,6 +161,8 @@ class DirectEndpoints:
 
     def _publish(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
         gateway = self._gateway
+        if self._accepting is not None and self._accepting.takes_json(access.route.queue):
+            return body
         permit = gateway.admission.publish(access.route.broker, len(body))
         try:
             begun = gateway.begin_publish(access, body)

@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from babelgate.errors import BabelgateError, InternalError
 from babelgate.gateway.authorization import Caller
+from babelgate.http.accepted_bodies import AcceptRule
 from babelgate.http.cors import Crossing
 from babelgate.http.heads import check_repeated, check_target, head_lines, request_id_of
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
@@ -77,10 +78,12 @@ class Exchange:
 
     ``status``: of the answer, 0 before it starts; ``sent``: bytes of the answer's body; ``route``: the path template,
     empty when no endpoint matches; ``error``: the code of the problem; ``trace``: None when the request has no trace;
-    ``crossing``: what CORS says to the page that sent it, None where nothing is configured.
+    ``crossing``: what CORS says to the page that sent it, None where nothing is configured; ``accepted``: the rule of
+    the route for a body that is no message, None for one that is.
     """
 
     __slots__ = (
+        "accepted",
         "caller",
         "crossing",
         "error",
@@ -117,6 +120,7 @@ class Exchange:
         self.error: str | None = None
         self.trace: RequestTrace | None = None
         self.crossing: Crossing | None = None
+        self.accepted: AcceptRule | None = None
         self.unread = True
 
     @property

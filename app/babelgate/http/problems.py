@@ -47,6 +47,12 @@ class UnsupportedMediaType(HttpError):
     code = "unsupported_media_type"
 
 
+class InvalidSignature(HttpError):
+    """{reason} Nothing was published."""
+
+    code = "invalid_signature"
+
+
 class InvalidEncoding(HttpError):
     """The body does not match its Content-Encoding: {reason}."""
 
@@ -163,6 +169,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     NotFound: Meaning(404, "Not found"),
     MethodNotAllowed: Meaning(405, "Method not allowed"),
     UnsupportedMediaType: Meaning(415, "Unsupported media type"),
+    InvalidSignature: Meaning(401, "Invalid signature"),
     InvalidEncoding: Meaning(400, "Invalid encoding"),
     CompressionRatioTooHigh: Meaning(413, "Compression ratio too high"),
     MalformedHttp: Meaning(400, "Malformed HTTP"),

@@ -71,13 +71,19 @@ class Publishing:
 
     async def one(self, exchange: Exchange) -> None:
         """Publish one message; 201 when it is durable. A batch of events is published like any other batch."""
-        conversion = None
-        if exchange.headers.get(b"content-type") != JSON or not EVENT_FIELDS.isdisjoint(exchange.headers):
+        query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
+        conversion: Conversion | None = None
+        accepted = exchange.accepted
+        if accepted is not None:
+            accepted.check_head(headers)
+            from_query(query, NoParameters)
+            refuse_header(exchange, "a body that the route accepts has none")
+            conversion = accepted.conversion(headers)
+        elif headers.get(b"content-type") != JSON or not EVENT_FIELDS.isdisjoint(headers):
             if media_type(exchange) == EVENTS:
                 await self.batch(exchange)
                 return
             conversion = conversion_of(exchange, BATCHED)
-        query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
         if exchange.caller.page is not None:
             most = min(most, exchange.caller.page.max_message_bytes)
         delay = ordering_key = options = None
@@ -86,12 +92,16 @@ class Publishing:
             delay, ordering_key = given(parameters.delay_seconds), given(parameters.ordering_key)
             options = options_of(parameters)
         key = _idempotency_key(exchange) if _NAME in headers else None
+        if accepted is not None:
+            key = accepted.key(headers) or key
         access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
         properties = from_header(exchange) if BROKER_PROPERTIES in headers else None
         with self._gateway.admission.publish(access.route.broker, _size(exchange, most)) as permit:
             body = arrived(exchange, most, permit)
             if body is None:
                 body = await read(exchange, most, permit)
+            if accepted is not None and accepted.signature is not None:
+                accepted.signature.verify(headers, body, self._gateway.clock())
             publishing = self._gateway.publish(
                 exchange.caller,
                 access,

@@ -23,8 +23,7 @@ from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.worker_metrics import Workers
-from babelgate.config.pages import CorsSettings
-from babelgate.config.sections import QueueSettings, TokenSettings
+from babelgate.config.sections import QueueSettings
 from babelgate.config.settings import Settings
 from babelgate.config.token_keys import token_keys
 from babelgate.console.frame import ConsoleFrame
@@ -34,13 +33,11 @@ from babelgate.envelope import Limits
 from babelgate.errors import ConfigError
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.admission import Admission, Bounds
-from babelgate.gateway.authorization import Caller
 from babelgate.gateway.forwarding import Forwarder
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.gauges import Gauges
 from babelgate.gateway.history import History, Journaled
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
-from babelgate.gateway.page_tokens import PageTerms
 from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.replicas import Identity, Replicas
@@ -49,7 +46,6 @@ from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.http.api import Handler, create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
-from babelgate.http.cors import CorsPolicy, CorsRules
 from babelgate.http.direct import DirectEndpoints
 from babelgate.http.observers import AccessLog, Durations
 from babelgate.observe.events import Observe, fan_out
@@ -62,6 +58,7 @@ from babelgate.observe.tracing.trace import Tracing, tracing_from_env
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
+from babelgate.server.access import accepted_bodies, cors_rules, make_auth
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -196,8 +193,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         access = AccessLog(settings.log_format, sys.stdout)
         ended.append(access.ended)
         malformed.append(access.malformed)
-    auth = _auth(settings)
+    auth = make_auth(settings)
     cors = cors_rules(settings, gateway.router)
+    accepting = accepted_bodies(settings, gateway.router)
     api = create_api(
         gateway,
         auth=auth,
@@ -209,6 +207,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         cors=cors,
         pushes=pushes,
         stream=Streaming(gateway).serve,
+        accepting=accepting,
     )
     refused = durations.refused if durations is not None else None
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)
@@ -216,7 +215,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     direct = (
         None
         if settings.access_log
-        else DirectEndpoints(gateway, auth, settings.prefix, metrics.request if metrics is not None else None)
+        else DirectEndpoints(
+            gateway, auth, settings.prefix, metrics.request if metrics is not None else None, accepting
+        )
     )
     # Without configured peers they are needed only for brokers that bind a message to its receiver, for journals, and
     # between workers.
@@ -338,34 +339,3 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         ordering_key=queue.ordering_key,
     )
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)
-
-
-def _auth(settings: Settings) -> Auth:
-    # The configured address is a name of this service as well, unless it stands for all addresses.
-    address = f"[{settings.host}]" if ":" in settings.host else settings.host
-    hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
-    if settings.auth is None or settings.auth == "none":
-        return Auth(hosts=hosts, open_readyz=settings.open_readyz)
-    callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
-    return Auth(callers, hosts, settings.open_readyz)
-
-
-def _caller(token: TokenSettings) -> Caller:
-    page = None
-    if token.page is not None:
-        page = PageTerms(token.page.origins, token.page.per_minute, token.page.max_message_bytes)
-    return Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()}, page)
-
-
-def cors_rules(settings: Settings, router: Router) -> CorsRules | None:
-    """The pages of other origins that may call; None where none may."""
-    routes = {match: _cors(queue.cors) for match, queue in settings.queues.items() if queue.cors is not None}
-    everywhere = None if settings.cors is None else _cors(settings.cors)
-    default = None if settings.default is None or settings.default.cors is None else _cors(settings.default.cors)
-    if not routes and everywhere is None and default is None:
-        return None
-    return CorsRules(router, everywhere, routes, default)
-
-
-def _cors(section: CorsSettings) -> CorsPolicy:
-    return CorsPolicy(section.origins, section.headers, section.max_age)

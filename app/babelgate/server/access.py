@@ -1,0 +1,92 @@
+"""Makes from the settings who may call the API, which pages may, and which bodies of others are accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from babelgate.config.accepting import AcceptSettings, SignatureSettings
+from babelgate.config.pages import CorsSettings
+from babelgate.config.sections import TokenSettings
+from babelgate.config.settings import Settings
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.page_tokens import PageTerms
+from babelgate.gateway.routing import Router
+from babelgate.http.accepted_bodies import AcceptedBodies, AcceptRule
+from babelgate.http.auth import Auth
+from babelgate.http.cors import CorsPolicy, CorsRules
+from babelgate.http.signatures import SignatureCheck
+
+
+def make_auth(settings: Settings) -> Auth:
+    """Who may call."""
+    # The configured address is a name of this service as well, unless it stands for all addresses.
+    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
+    if settings.auth is None or settings.auth == "none":
+        return Auth(hosts=hosts, open_readyz=settings.open_readyz)
+    callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
+    return Auth(callers, hosts, settings.open_readyz)
+
+
+def _caller(token: TokenSettings) -> Caller:
+    page = None
+    if token.page is not None:
+        page = PageTerms(token.page.origins, token.page.per_minute, token.page.max_message_bytes)
+    return Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()}, page)
+
+
+def cors_rules(settings: Settings, router: Router) -> CorsRules | None:
+    """The pages of other origins that may call; None where none may."""
+    routes = {match: _cors(queue.cors) for match, queue in settings.queues.items() if queue.cors is not None}
+    everywhere = None if settings.cors is None else _cors(settings.cors)
+    default = None if settings.default is None or settings.default.cors is None else _cors(settings.default.cors)
+    if not routes and everywhere is None and default is None:
+        return None
+    return CorsRules(router, everywhere, routes, default)
+
+
+def _cors(section: CorsSettings) -> CorsPolicy:
+    return CorsPolicy(section.origins, section.headers, section.max_age)
+
+
+def accepted_bodies(settings: Settings, router: Router) -> AcceptedBodies | None:
+    """The bodies of other senders that routes accept; None where no route accepts any."""
+    routes = {match: _rules(match, queue.accept) for match, queue in settings.queues.items() if queue.accept}
+    default = [] if settings.default is None else _rules("*", settings.default.accept)
+    return AcceptedBodies(router, routes, default) if routes or default else None
+
+
+def _rules(match: str, sections: Sequence[AcceptSettings]) -> list[AcceptRule]:
+    return [
+        AcceptRule(
+            content_type=section.content_type.encode("ascii"),
+            job=section.job,
+            into=section.into,
+            signature=None if section.signature is None else _signature(section.signature),
+            sender=_sender(match, section) if section.auth == "signature" else None,
+            idempotency_header=section.idempotency_header,
+            headers=section.headers,
+        )
+        for section in sections
+    ]
+
+
+def _sender(match: str, section: AcceptSettings) -> Caller:
+    """Who publishes without a token: to the queues of the route, and nothing else."""
+    return Caller(section.sender or f"sender of {match}", {match: frozenset({Right.SEND})})
+
+
+def _signature(section: SignatureSettings) -> SignatureCheck:
+    return SignatureCheck(
+        header=section.header,
+        secrets=section.keys,
+        algorithm=section.algorithm,
+        encoding=section.encoding,
+        prefix=section.prefix,
+        separator=section.separator,
+        payload=section.payload,
+        timestamp_header=section.timestamp_header,
+        timestamp_prefix=section.timestamp_prefix,
+        id_header=section.id_header,
+        tolerance_seconds=section.tolerance_seconds,
+    )
