@@ -34,6 +34,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_openapi_tools.py": (600, _PROGRAMS),
     "tests/e2e/test_outages.py": (600, _KILLS),
     "tests/e2e/test_push.py": (600, _KILLS),
+    "tests/e2e/test_push_signatures.py": (600, _PROGRAMS),
     "tests/e2e/test_readme.py": (600, "it starts what the README starts"),
     "tests/e2e/test_replicas.py": (900, _KILLS),
     "tests/e2e/test_up_local.py": (600, "it starts all brokers"),

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from babelgate.clock import now_ms
+from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Message
+from babelgate.observe.events import Facts
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.pushes import Pushes
 from babelgate.push.signing import secret_of
@@ -132,3 +135,10 @@ async def poster(
         yield made
     finally:
         await made.close()
+
+
+def pushed_message(data: bytes) -> Message:
+    """A message with this payload, as a receive returns it."""
+    body = b'{"job":"urn:babel:test:made","trace_id":"t","data":%s,"meta":{"id":"id-1"},"attempts":0}' % data
+    facts = Facts(0, "id-1", "t", "urn:babel:test:made", 0, "python", len(body))
+    return Message(Lease("orders", "", "", "", 0, 0, facts), "", 0, 0, False, {}, body, "t")
