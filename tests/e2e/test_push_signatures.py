@@ -47,7 +47,7 @@ def node(directory: Path) -> Sequence[str]:
 def post(data: bytes, verifies: str, **changed: str) -> dict[str, Any]:
     """What a receiver gets while OLD is replaced by NEW, and the secret that it has."""
     target = PushTarget("https://shop.example/", [bytes([1]) * 32, bytes([2]) * 32], "data")
-    _, headers, body = described(pushed_message(data), target, "orders", round(time.time() * 1000))
+    _, headers, body = described([pushed_message(data)], target, "orders", round(time.time() * 1000))
     return {"secret": verifies, "headers": dict(headers) | changed, "body": body.decode()}
 
 

@@ -74,6 +74,7 @@ async def test_a_push_from_its_first_to_its_last_call(process, queue, tmp_path):
         assert made.json()["target"] == {
             "url": f"{server.url}?key=***",
             "body": "envelope",
+            "max_messages": None,
             "concurrency": 10,
             "per_second": None,
             "timeout_seconds": 30,

@@ -14,14 +14,14 @@ from tests.harness.world import World, until
 
 
 class TestPush:
-    async def test_what_the_receiver_accepts_is_acked_and_pushed_once(self, world: World) -> None:
+    async def test_what_the_receiver_accepts_is_acked_and_pushed_once_and_in_order(self, world: World) -> None:
         process = await world.process()
         receipts = await process.publish_all([{"n": n} for n in range(5)])
-        async with receiver() as server, pushing(process.gateway, world.queue, server.url) as pushes:
+        async with receiver() as server, pushing(process.gateway, world.queue, server.url, concurrency=1) as pushes:
             await server.arrived(5)
             await until(lambda: settled(pushes, world.queue, 5))
         assert await process.is_empty()
-        assert sorted(post.data["n"] for post in server.posts) == [0, 1, 2, 3, 4]
+        assert process.in_order(post.data["n"] for post in server.posts) == [0, 1, 2, 3, 4]
         assert {post.id for post in server.posts} == {receipt.id for receipt in receipts}
         for post in server.posts:
             assert Webhook(SECRET).verify(post.body, dict(post.headers)) == json.loads(post.body)

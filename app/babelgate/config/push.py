@@ -47,6 +47,13 @@ class PushTargetSettings(Section):
         default="envelope",
         description="What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.",
     )
+    max_messages: int | None = Field(
+        default=None,
+        ge=1,
+        le=targets.MAX_MESSAGES,
+        description="Most messages in one post, whose body is then a list of at least one. None: one message, without "
+        "a list.",
+    )
     concurrency: int = Field(
         default=targets.CONCURRENCY,
         ge=1,
@@ -97,6 +104,7 @@ class PushTargetSettings(Section):
             per_second=self.per_second,
             timeout_seconds=self.timeout_seconds,
             reject_statuses=self.reject_statuses,
+            max_messages=self.max_messages,
             headers=tuple((name.lower(), value.get_secret_value()) for name, value in self.headers.items()),
         )
 

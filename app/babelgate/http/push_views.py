@@ -28,6 +28,8 @@ class PushTargetView(View):
     url: str = Field(description="The URL; the values of its query are `***`.")
     body: BodyFormat
     """What is posted."""
+    max_messages: int | None
+    """Most messages in one post, whose body is a list; `null`: one message, without a list."""
     concurrency: int
     """Most posts at a time, of each process."""
     per_second: float | None
@@ -47,6 +49,7 @@ class PushTargetView(View):
         return cls(
             url=mask_url(target.url),
             body=target.body,
+            max_messages=target.max_messages,
             concurrency=target.concurrency,
             per_second=target.per_second,
             timeout_seconds=target.timeout_seconds,

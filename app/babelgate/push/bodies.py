@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from babelgate.cloudevents import STRUCTURED, event_of
+from babelgate.cloudevents import BATCHED, STRUCTURED, event_of
 from babelgate.gateway.model import Message
 
 BodyFormat = Literal["envelope", "data", "cloudevents"]
@@ -35,8 +35,13 @@ def _envelope(message: Message) -> tuple[Headers, bytes]:
     return _JSON, message.body
 
 
+def payload(message: Message) -> bytes:
+    """The member ``data`` of the body, as it was sent."""
+    return bytes(_decode(message.body).data)
+
+
 def _data(message: Message) -> tuple[Headers, bytes]:
-    return _JSON, bytes(_decode(message.body).data)
+    return _JSON, payload(message)
 
 
 def _event(message: Message) -> tuple[Headers, bytes]:
@@ -44,4 +49,10 @@ def _event(message: Message) -> tuple[Headers, bytes]:
 
 
 FORMATS: Mapping[BodyFormat, MakeBody] = {"envelope": _envelope, "data": _data, "cloudevents": _event}
-assert set(FORMATS) == set(get_args(BodyFormat))
+BATCH_TYPES: Mapping[BodyFormat, str] = {
+    "envelope": "application/json",
+    "data": "application/json",
+    "cloudevents": BATCHED,
+}
+"""The media type of a list of bodies."""
+assert set(FORMATS) == set(BATCH_TYPES) == set(get_args(BodyFormat))

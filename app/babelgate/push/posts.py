@@ -1,29 +1,52 @@
-"""What is posted for a message: its headers and its body."""
+"""What is posted for messages: the headers and the body."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 from babelgate.gateway.model import Message
-from babelgate.push.bodies import FORMATS
+from babelgate.push.bodies import BATCH_TYPES, FORMATS, payload
 from babelgate.push.signing import signatures, webhook_id
 from babelgate.push.targets import PushTarget
 
 Posted = tuple[str, list[tuple[str, str]], bytes]
 
 
-def described(message: Message, target: PushTarget, queue: str, now: int) -> Posted:
-    """The ``webhook-id`` of ``message``, the headers of its post at ``now`` (Unix ms), and the body."""
-    given, body = FORMATS[target.body](message)
-    identity = webhook_id(message.lease.facts.message_id or message.trace_id or "")
+def described(messages: Sequence[Message], target: PushTarget, queue: str, now: int) -> Posted:
+    """The ``webhook-id`` of the post of ``messages``, its headers at ``now`` (Unix ms), and its body.
+
+    One message has its own id and its own headers, also in a list of one.
+    """
+    makes = FORMATS[target.body]
+    if target.max_messages is None:
+        (message,) = messages
+        given, body = makes(message)
+    else:
+        given = [("content-type", BATCH_TYPES[target.body])]
+        body = b"[" + b",".join(makes(message)[1] for message in messages) + b"]"
+    ids = [_id(message) for message in messages]
+    identity = webhook_id(ids[0] if len(ids) == 1 else "\n".join(ids))
     headers = [
         *given,
         ("webhook-id", identity),
         ("webhook-timestamp", str(now // 1000)),
         ("webhook-signature", signatures(target.secrets, identity, now // 1000, body)),
         ("queue", queue),
-        ("attempts", str(message.attempts)),
+        ("attempts", str(messages[0].attempts)),
         *target.headers,
     ]
-    job = message.lease.facts.job
-    if job is not None and job.isascii() and job.isprintable():
+    job = messages[0].lease.facts.job
+    if len(messages) == 1 and job is not None and job.isascii() and job.isprintable():
         headers.append(("job", job))
     return identity, headers, body
+
+
+def _id(message: Message) -> str:
+    """The id of a message. One without an id is known by what does not change from attempt to attempt."""
+    facts = message.lease.facts
+    if facts.message_id:
+        return facts.message_id
+    found = hashlib.sha256(f"{message.trace_id} {facts.job} {facts.created_at} ".encode("utf-8", "surrogatepass"))
+    found.update(payload(message))
+    return found.hexdigest()[:40]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -28,6 +28,8 @@ WAIT_SECONDS = 20.0
 """The wait of one receive. The next one follows at once."""
 EXTEND_SHARE = 1 / 3
 """Leases are extended after this share of them, so that two more extends are tried before they end."""
+MAX_RECEIVED = 100
+"""Most messages of one receive."""
 STOP_SECONDS = 5.0
 """How long a stop waits for posts in flight. Their messages then go back to the queue."""
 _BROKER_BACKOFF = (0.2, 10.0)
@@ -44,9 +46,13 @@ log = get_logger(__name__)
 _throttled = LogThrottle(log)
 
 
+Settle = Callable[[Sequence[str]], Settlement]
+"""Makes the settlement of ack tokens."""
+
+
 class _Verdict(Struct, frozen=True):
     outcome: Outcome
-    settlement: Settlement
+    settlement: Settle
     failure: PushFailure | None = None
 
 
@@ -67,6 +73,7 @@ class Pusher:
         self._poster = poster
         self._report = report
         self._pace = Pace(target.per_second)
+        self._slots = asyncio.Semaphore(target.concurrency)
         self._posting: BackgroundTasks[None] = BackgroundTasks()
         self._unanswered: set[asyncio.Task[None]] = set()
         """Those of ``_posting`` whose post has no outcome yet."""
@@ -129,9 +136,9 @@ class Pusher:
                 continue
             self._pace.take(len(messages))
             now = asyncio.get_running_loop().time()
-            for message in messages:
-                self._leased[message.ack_token] = now
-                self._posting.start(self._push(message))
+            self._leased.update((message.ack_token, now) for message in messages)
+            for several in grouped(messages, self.target.max_messages or 1):
+                self._posting.start(self._push(several))
 
     async def _next_limit(self) -> int:
         """Wait until a message may be pushed; return how many."""
@@ -143,108 +150,123 @@ class Pusher:
                 await asyncio.sleep(self.circuit.wait_seconds)
             elif (state == "half_open" and self._posting) or free <= 0:
                 await self._ended.wait()
-            elif (limit := self._pace.allowed(1 if state == "half_open" else min(free, 100))) > 0:
+            elif (limit := self._pace.allowed(1 if state == "half_open" else self._most(free))) > 0:
                 return limit
             else:
                 await asyncio.sleep(self._pace.wait_seconds)
 
-    async def _push(self, message: Message) -> None:
-        """Post one message, and settle it by the answer."""
+    def _most(self, free: int) -> int:
+        """The messages of ``free`` posts. Those that have failed before have their own posts, which wait for slots."""
+        return min(free * (self.target.max_messages or 1), MAX_RECEIVED)
+
+    async def _push(self, messages: Sequence[Message]) -> None:
+        """Post messages together, and settle them by the answer."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            with pushing(self._trace(), self._gateway.router.route(self.queue), self.target, message) as span:
-                verdict = await self._outcome(message, span)
+            with pushing(self._trace(), self._gateway.router.route(self.queue), self.target, messages) as span:
+                verdict = await self._outcome(messages, span)
                 seconds = loop.time() - began
                 if verdict.failure is not None:
                     span.failed(verdict.failure.code, verdict.failure.detail)
-                await self._settle(verdict.settlement, span.trace)
-            self._count(message, verdict, seconds)
+                await self._settle([message.ack_token for message in messages], verdict.settlement, span.trace)
+            self._count(messages, verdict, seconds)
         except Exception:
             log.exception("push failed", queue=self.queue)
         finally:
-            self._leased.pop(message.ack_token, None)
+            for message in messages:
+                self._leased.pop(message.ack_token, None)
             loop.call_soon(self._ended.set)
 
-    async def _outcome(self, message: Message, span: PushSpan) -> _Verdict:
-        """Post one message. When the call is cancelled, the message goes back to the queue."""
+    async def _outcome(self, messages: Sequence[Message], span: PushSpan) -> _Verdict:
+        """Post messages. When the call is cancelled, they go back to the queue."""
         task = asyncio.current_task()
         assert task is not None
         self._unanswered.add(task)
         try:
-            return await self._posted(message, span)
+            async with self._slots:
+                if self.circuit.state == "open":
+                    # It opened while this post waited for a slot.
+                    return _Verdict("held", lambda tokens: Settlement(nacks=[Nack(tokens, failed=False)]))
+                return await self._posted(messages, span)
         except asyncio.CancelledError:
-            await asyncio.shield(self._gateway.give_back(self.queue, [message]))
+            await asyncio.shield(self._gateway.give_back(self.queue, messages))
             raise
         except Exception:
             log.exception("push failed", queue=self.queue)
             failure = PushFailure(self._gateway.clock(), "", None, "internal_error", "an unexpected error, see the log")
-            return self._again(message, "nacked", failure)
+            return self._again("nacked", failure)
         finally:
             self._unanswered.discard(task)
 
-    async def _posted(self, message: Message, span: PushSpan) -> _Verdict:
+    async def _posted(self, messages: Sequence[Message], span: PushSpan) -> _Verdict:
         now = self._gateway.clock()
-        identity, headers, body = described(message, self.target, self.queue, now)
+        identity, headers, body = described(messages, self.target, self.queue, now)
         headers += span.headers
         try:
             answer = await self._poster.post(headers, body)
         except NotConnected as error:
             self.circuit.failed(at_once=True)
-            return self._again(message, "unreachable", PushFailure(now, identity, None, "unreachable", str(error)))
+            return self._again("unreachable", PushFailure(now, identity, None, "unreachable", str(error)))
         except NoAnswer as error:
             self.circuit.failed()
-            return self._again(message, "nacked", PushFailure(now, identity, None, "no_answer", str(error)))
+            return self._again("nacked", PushFailure(now, identity, None, "no_answer", str(error)))
         span.answered(answer.status)
-        return self._judged(message, answer, now, identity)
+        return self._judged(answer, now, identity)
 
-    def _judged(self, message: Message, answer: Answer, now: int, identity: str) -> _Verdict:
-        """What becomes of a message with this answer."""
+    def _judged(self, answer: Answer, now: int, identity: str) -> _Verdict:
+        """What becomes of messages with this answer."""
         status = answer.status
         if 200 <= status < 300:
             self.circuit.succeeded()
-            return _Verdict("acked", Settlement(acks=[message.ack_token]))
+            return _Verdict("acked", lambda tokens: Settlement(acks=tokens))
         detail = f"HTTP {status}" + (f": {answer.excerpt}" if answer.excerpt else "")
         failure = PushFailure(now, identity, status, "status", detail)
         if status in self.target.reject_statuses:
             self.circuit.succeeded()
-            rejected = Reject([message.ack_token], f"The push to {self.target.host} was answered with {detail}")
-            return _Verdict("rejected", Settlement(rejects=[rejected]), failure)
+            why = f"The push to {self.target.host} was answered with {detail}"
+            return _Verdict("rejected", lambda tokens: Settlement(rejects=[Reject(tokens, why)]), failure)
         if status in _HELD_STATUSES and answer.retry_after_seconds is not None:
             self.circuit.hold(answer.retry_after_seconds)
-            return self._again(message, "held", failure)
+            return self._again("held", failure)
         if status >= 500 or status == 429:
             self.circuit.failed()
         else:
             self.circuit.succeeded()
-        return self._again(message, "nacked", failure)
+        return self._again("nacked", failure)
 
-    def _again(self, message: Message, outcome: Outcome, failure: PushFailure) -> _Verdict:
+    def _again(self, outcome: Outcome, failure: PushFailure) -> _Verdict:
         why = f"The push to {self.target.host} failed: {failure.detail}"
-        nack = Nack([message.ack_token], error=why, failed=outcome == "nacked")
-        return _Verdict(outcome, Settlement(nacks=[nack]), failure)
+        failed = outcome == "nacked"
+        return _Verdict(outcome, lambda tokens: Settlement(nacks=[Nack(tokens, error=why, failed=failed)]), failure)
 
-    async def _settle(self, settlement: Settlement, trace: Trace | None) -> None:
+    async def _settle(self, tokens: Sequence[str], settlement: Settle, trace: Trace | None) -> None:
         """Settle, again and again while the broker does not answer and the lease lasts: a settle may be repeated."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._lease_seconds
         backoff = Backoff(*_SETTLE_BACKOFF)
-        while True:
-            error: BabelgateError | None
+        while tokens:
+            errors: Sequence[BabelgateError | None]
             try:
-                (result,) = await self._gateway.settle(self._caller, self.queue, settlement, trace)
-                error = result.error
+                results = await self._gateway.settle(self._caller, self.queue, settlement(tokens), trace)
+                errors = [result.error for result in results]
             except BabelgateError as raised:
-                error = raised
-            if error is None:
-                return
-            if isinstance(error, LeaseLost) or not error.retryable or loop.time() > until:
-                _throttled.warning("push not settled", queue=self.queue, error=error)
-                return
-            await asyncio.sleep(backoff.failed())
+                errors = [raised] * len(tokens)
+            is_over = loop.time() > until
+            left = []
+            for token, error in zip(tokens, errors, strict=True):
+                if error is None:
+                    continue
+                if is_over or not error.retryable:
+                    _throttled.warning("push not settled", queue=self.queue, error=error)
+                else:
+                    left.append(token)
+            if left:
+                await asyncio.sleep(backoff.failed())
+            tokens = left
 
-    def _count(self, message: Message, verdict: _Verdict, seconds: float) -> None:
-        self.state.ended(verdict.outcome, verdict.failure)
+    def _count(self, messages: Sequence[Message], verdict: _Verdict, seconds: float) -> None:
+        self.state.ended(verdict.outcome, verdict.failure, len(messages))
         if verdict.failure is not None:
             _throttled.warning(
                 "push failed",
@@ -253,7 +275,7 @@ class Pusher:
                 host=self.target.host,
                 reason=verdict.failure.detail,
             )
-        self._report(self.queue, message.lease.broker, verdict.outcome, seconds)
+        self._report(self.queue, messages[0].lease.broker, verdict.outcome, seconds)
 
     async def _keep_leases(self) -> None:
         """Extend the leases of messages in flight, all that are due in one call."""
@@ -283,6 +305,15 @@ class Pusher:
 
     def _trace(self) -> Trace | None:
         return Trace(self._gateway.tracing) if self._gateway.tracing.recorder is not None else None
+
+
+def grouped(messages: Sequence[Message], most: int) -> Iterator[Sequence[Message]]:
+    """``messages`` by post: at most ``most`` together. One that has failed before is alone, so that it makes others
+    fail once at most."""
+    new = [message for message in messages if message.attempts == 0]
+    for start in range(0, len(new), most):
+        yield new[start : start + most]
+    yield from ([message] for message in messages if message.attempts)
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

@@ -44,7 +44,7 @@ async def post_sample(poster: Poster, target: PushTarget, queue: str, clock: Clo
     facts = Facts(0, message_id, trace_id, JOB, now, "python", len(body))
     lease = Lease(queue, "", "", "", 0, 0, facts)
     message = Message(lease, "", 0, 0, False, {}, body, trace_id)
-    webhook_id, headers, sent = described(message, target, queue, now)
+    webhook_id, headers, sent = described([message], target, queue, now)
     began = time.perf_counter()
     status: int | None = None
     try:

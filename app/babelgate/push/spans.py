@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 class PushSpan:
-    """The place of one push in a trace, as a context manager. Without a ``span`` it only sends the context on.
+    """The place of one push in a trace, as a context manager. Without a ``span`` it only sends the context on, if the
+    post has a single ``message``: several have no common context.
 
     https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-client-span
     """
 
-    def __init__(self, message: Message, trace: Trace | None = None, span: RecordedSpan | None = None) -> None:
+    def __init__(
+        self, message: Message | None = None, trace: Trace | None = None, span: RecordedSpan | None = None
+    ) -> None:
         self.trace = trace
         """Of the settle that follows."""
         self._message = message
@@ -33,7 +36,8 @@ class PushSpan:
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
         """The trace headers of the post."""
-        headers = dict(trace_headers(self._message.headers, self._message.trace_id))
+        message = self._message
+        headers = {} if message is None else dict(trace_headers(message.headers, message.trace_id))
         if self._span is not None:
             context = self._span.context
             headers[TRACEPARENT] = context.traceparent
@@ -62,14 +66,18 @@ class PushSpan:
             self._span.end()
 
 
-def pushing(trace: Trace | None, route: Route, target: PushTarget, message: Message) -> PushSpan:
-    """The span of a push of ``message``; none if tracing is off (``trace`` None), or the message is not sampled."""
+def pushing(trace: Trace | None, route: Route, target: PushTarget, messages: Sequence[Message]) -> PushSpan:
+    """The span of a push of ``messages``; none if tracing is off (``trace`` None), or they are not sampled.
+
+    The context of a single message is the parent. Several begin a trace with links to theirs.
+    """
+    message = messages[0] if len(messages) == 1 else None
     recorder = None if trace is None else trace.tracing.recorder
     if trace is None or recorder is None:
         return PushSpan(message)
-    parent = trace.decide(message.headers.get(TRACEPARENT), message.trace_id)
+    parent = trace.decide() if message is None else trace.decide(message.headers.get(TRACEPARENT), message.trace_id)
     if parent is None:
-        return PushSpan(message)
+        return PushSpan(message, trace)
     parts = urlsplit(target.url)
     attributes: dict[str, str | int] = {
         **trace.tracing.systems.get(route.broker, {}),
@@ -80,7 +88,9 @@ def pushing(trace: Trace | None, route: Route, target: PushTarget, message: Mess
         "messaging.operation.name": "push",
         "messaging.operation.type": "process",
     }
-    if (message_id := message.lease.facts.message_id) is not None:
+    if message is None:
+        attributes["messaging.batch.message_count"] = len(messages)
+    elif (message_id := message.lease.facts.message_id) is not None:
         attributes["messaging.message.id"] = message_id
     span = recorder.start(f"push {route.queue}", "CLIENT", parent, time.time_ns(), attributes)
     return PushSpan(message, Trace(trace.tracing, span.context), span)

@@ -30,8 +30,8 @@ class PushState:
         self.outcomes: Counter[str] = Counter()
         self.failures: deque[PushFailure] = deque(maxlen=MAX_FAILURES)
 
-    def ended(self, outcome: str, failure: PushFailure | None) -> None:
-        """Count a post."""
-        self.outcomes[outcome] += 1
+    def ended(self, outcome: str, failure: PushFailure | None, count: int) -> None:
+        """Count the messages of a post."""
+        self.outcomes[outcome] += count
         if failure is not None:
             self.failures.append(failure)

@@ -14,6 +14,7 @@ from babelgate.push.bodies import BodyFormat
 CONCURRENCY, MAX_CONCURRENCY = 10, 1_000
 TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 30.0, 3_600.0
 REJECT_STATUSES = (410,)
+MAX_MESSAGES = 100
 MAX_URL = 2_000
 URL_PATTERN = "^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[!-~]*)?$"
 """What most URLs match, for schemas."""
@@ -35,7 +36,8 @@ class PushTarget:
 
     ``concurrency``: most posts at a time, of one process. ``per_second``: most posts a second of one process; None: no
     bound. ``timeout_seconds``: the time for a whole post, up to the head of the answer. ``reject_statuses``: answers
-    that dead-letter the message at once. ``secrets``: each signs every post.
+    that dead-letter the message at once. ``secrets``: each signs every post. ``max_messages``: most messages in one
+    post, as a list; None: one message, without a list.
     """
 
     url: str
@@ -46,6 +48,7 @@ class PushTarget:
     timeout_seconds: float = TIMEOUT_SECONDS
     reject_statuses: Sequence[int] = REJECT_STATUSES
     headers: Sequence[tuple[str, str]] = ()
+    max_messages: int | None = None
 
     @property
     def host(self) -> str:

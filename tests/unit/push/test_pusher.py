@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook
 
 from babelgate.brokers import registry
-from babelgate.brokers.binding import Binding
+from babelgate.brokers.binding import Binding, Outgoing
 from babelgate.clock import now_ms
 from babelgate.cloudevents import structured_entry
 from babelgate.errors import BabelgateError, OutcomeUnknown
@@ -26,7 +27,7 @@ from babelgate.push.pusher import Pusher
 from babelgate.push.pushes import Pushes
 from tests.harness.local import free_port
 from tests.harness.traced import Spans, header, parent, told
-from tests.harness.webhooks import Post, Script, answer, pushing, receiver
+from tests.harness.webhooks import SECRET, Post, Script, answer, pushing, receiver
 from tests.harness.world import KEYS, draft, until
 
 QUEUE = "orders"
@@ -257,6 +258,59 @@ async def test_an_event_is_posted_as_an_event_without_a_token(tmp_path: Path) ->
     posted = json.loads(post.body)
     assert posted.items() >= event.items()
     assert posted.keys() - event.keys() == {"traceparent", "bqtraceid", "bqattempts", "bqredelivered"}
+
+
+async def test_messages_that_are_there_are_posted_together(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver() as server:
+        await publish(made, 25)
+        async with pushing(made, QUEUE, server.url, concurrency=1, max_messages=10) as pushes:
+            await until(lambda: acked(pushes, 25))
+        assert await depth(made) == (0, 0, 0)
+    lists = [Webhook(SECRET).verify(post.body, dict(post.headers)) for post in server.posts]
+    assert [len(each) for each in lists] == [10, 10, 5]
+    assert [envelope["data"]["n"] for each in lists for envelope in each] == list(range(25))
+    assert len({post.id for post in server.posts}) == 3
+
+
+async def test_what_has_failed_together_is_posted_alone(tmp_path: Path) -> None:
+    """One message that the receiver cannot take fails the others once, and not again."""
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return answer(422 if any(each["data"]["n"] == 3 for each in json.loads(post.body)) else 204)
+
+    async with gateway(tmp_path) as made, receiver(script) as server:
+        await publish(made, 6)
+        async with pushing(made, QUEUE, server.url, concurrency=2, max_messages=10) as pushes:
+            await until(lambda: counted(pushes, 6 + 5 + 2))
+            assert outcomes(pushes) == {"acked": 5, "nacked": 8}
+        assert await depth(made) == (0, 0, 1)
+    again = [json.loads(post.body) for post in server.posts[1:]]
+    assert {len(each) for each in again} == {1}
+    of_three = [post.id for post in server.posts[1:] if json.loads(post.body)[0]["data"]["n"] == 3]
+    assert len(of_three) == 2
+    assert len(set(of_three)) == 1
+
+
+async def test_a_message_without_an_id_is_known_by_its_content(tmp_path: Path) -> None:
+    """Two messages of one trace are two messages, and a second attempt is the same one."""
+    body = b'{"job":"urn:babel:a","trace_id":"t","data":{"n":%d},"meta":{"schema_version":1},"attempts":0}'
+    said = [answer(500), answer(204), answer(204)]
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return said[len(server.posts) - 1]
+
+    async with gateway(tmp_path) as made, receiver(script) as server:
+        binding = made.bindings["local"]
+        route = made.router.route(QUEUE)
+        for n in range(2):
+            assert await binding.publish(route.native, [Outgoing(body % n)]) == [None]
+        async with pushing(made, QUEUE, server.url, concurrency=1) as pushes:
+            await until(lambda: acked(pushes, 2))
+    ids = {json.loads(post.body)["data"]["n"]: set[str]() for post in server.posts}
+    for post in server.posts:
+        ids[json.loads(post.body)["data"]["n"]].add(post.id)
+    assert [len(found) for found in ids.values()] == [1, 1]
+    assert ids[0] != ids[1]
 
 
 async def test_a_push_continues_the_trace_of_its_message(tmp_path: Path) -> None:
