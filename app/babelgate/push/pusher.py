@@ -30,8 +30,10 @@ EXTEND_SHARE = 1 / 3
 """Leases are extended after this share of them, so that two more extends are tried before they end."""
 MAX_RECEIVED = 100
 """Most messages of one receive."""
-STOP_SECONDS = 5.0
+STOP_SECONDS = 4.0
 """How long a stop waits for posts in flight. Their messages then go back to the queue."""
+SETTLE_SECONDS = 2.0
+"""How long a stop then waits for settles."""
 _BROKER_BACKOFF = (0.2, 10.0)
 _SETTLE_BACKOFF = (0.2, 5.0)
 _HELD_STATUSES = (429, 503)
@@ -98,13 +100,13 @@ class Pusher:
     async def close(self) -> None:
         """Receive no more; wait for posts in flight for at most STOP_SECONDS, and return the messages of the others.
 
-        What was answered is settled, for at most STOP_SECONDS more.
+        What was answered is settled, for at most SETTLE_SECONDS more.
         """
         await _cancel(self._running)
         await self._posting.wait(STOP_SECONDS)
         for task in self._unanswered:
             task.cancel()
-        await self._posting.wait(STOP_SECONDS)
+        await self._posting.wait(SETTLE_SECONDS)
         await self._posting.cancel()
         await _cancel(self._keeping)
         await self._poster.close()
