@@ -32,8 +32,7 @@ _ALONE = re.compile(
     r".*(::Test(Hung::\w+"
     r"|Life::test_(a_restart_of_the_broker_\w+|a_killed_broker_\w+|who_waits_through_a_restart_\w+|an_outage_\w+"
     r"|the_overview_agrees)"
-    r"|Operators::test_(a_queue_is_listed_\w+|the_list_is_paged)"
-    r"|Publish::test_a_broker_that_is_down_\w+)"
+    r"|Operators::test_(a_queue_is_listed_\w+|the_list_is_paged))"
     r"|\[sqs-moto)"
 )
 """Of the tests that match :data:`_SHARING`, those that stop or pause the server or list all queues, and those on the

@@ -12,10 +12,8 @@ from babelgate.envelope import Limits
 from babelgate.errors import (
     BabelgateError,
     BodyTooLarge,
-    BrokerUnavailable,
     EnvelopeError,
     InvalidParameter,
-    OutcomeUnknown,
     Overloaded,
     QueueNotFound,
     UnsupportedByBroker,
@@ -318,27 +316,3 @@ class TestPublish:
         for verb in (process.publish, process.receive, process.stats, process.dead):
             with pytest.raises(QueueNotFound):
                 await verb()
-
-    async def test_a_broker_that_is_down_is_a_typed_retryable_error_and_comes_back(self, world: World) -> None:
-        process = await world.process(broker_options=world.broker.impatient)
-        await process.publish({"n": 1})
-        async with world.broker.outage():
-            # The first to notice may have written to a connection that was gone already.
-            with pytest.raises((BrokerUnavailable, OutcomeUnknown)) as noticed:
-                await process.publish({"n": 2})
-            with pytest.raises(BrokerUnavailable) as refusal:
-                await process.publish({"n": 2})
-            assert noticed.value.retryable
-            assert refusal.value.retryable
-            (refused,) = await process.gateway.publish_many(ANYONE, world.queue, [draft({"n": 3})])
-            assert isinstance(refused, BrokerUnavailable)
-
-        async def accepted() -> bool:
-            try:
-                await process.publish({"n": 4})
-            except BrokerUnavailable:
-                return False
-            return True
-
-        await until(accepted)
-        assert [data(message)["n"] for message in await process.take(2)] == [1, 4]
