@@ -339,6 +339,22 @@ class TestQueues:
         assert row.split()[:4] == ["named", "local", "configured", "1"]
         assert "named" in [found["queue"] for found in lines(babelgate("queues"))]
 
+    def test_pause_and_resume(self, babelgate, queue):
+        assert queue not in babelgate("queues", "--paused").stdout.decode()
+        (said,) = shown(babelgate("pause", queue, "--reason", "a\x1b[2Jb", json=False))
+        assert said.startswith(f"{queue} is paused. It is kept in state_dir")
+        (answer,) = lines(babelgate("pause", queue, "--reason", "x", "--refuse-publishes"))
+        assert (answer["pause"]["reason"], answer["pause"]["by"]) == ("x", "all")
+        refused = babelgate("publish", queue, "--job", "x")
+        assert (refused.returncode, refused.stderr.partition(b":")[0]) == (1, b"queue_paused")
+        (row,) = [line for line in shown(babelgate("queues", "--paused", json=False)) if line.startswith(queue)]
+        assert row.endswith("paused, refuses publishes")
+        (said,) = shown(babelgate("resume", queue, json=False))
+        assert said.startswith(f"{queue} is not paused. ")
+        assert queue not in babelgate("queues", "--paused").stdout.decode()
+        (answer,) = lines(babelgate("resume", queue))
+        assert answer["pause"] is None
+
 
 class TestDeadLetters:
     @pytest.fixture

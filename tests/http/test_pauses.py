@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 import httpx
 import pytest
@@ -15,9 +18,11 @@ from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.pauses import PauseChange
 from tests.harness.problems import problem
 from tests.harness.replica import Replica
+from tests.harness.world import until
 from tests.http.test_peer import call
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+LINES = "application/x-ndjson"
 BATCHED = "application/cloudevents-batch+json"
 ENVELOPE = {"accept": "application/vnd.babelqueue.envelope+json"}
 
@@ -75,6 +80,40 @@ async def test_a_receive_that_waits_is_served_at_the_resume(client, queue):
     assert not waiting.done()
     await client.post(f"/queues/{queue}:resume")
     assert len((await waiting).json()["messages"]) == 1
+
+
+def test_a_stream_waits_until_the_resume(caller, queue):
+    lines: Queue[str] = Queue()
+
+    def read():
+        with caller.stream("POST", f"queues/{queue}/messages:stream", headers={"accept": LINES}) as answer:
+            for line in answer.iter_lines():
+                lines.put(line)
+                if '"message"' in line:
+                    return
+
+    caller.post(f"queues/{queue}:pause").raise_for_status()
+    reading = Thread(target=read)
+    reading.start()
+    caller.post(f"queues/{queue}/messages", json=DRAFT).raise_for_status()
+    assert caller.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 2}).json()["paused"]
+    assert reading.is_alive()
+    caller.post(f"queues/{queue}:resume").raise_for_status()
+    reading.join(60)
+    assert not reading.is_alive()
+    assert '"attempts":0' in lines.queue[-1].replace(" ", "")
+
+
+async def test_a_metric_counts_paused_queues(client, queue):
+    await client.post(f"/queues/{queue}:pause")
+    line = f'babelgate_queue_paused{{broker="local",queue="{queue}"}} 1.0'
+
+    async def shows(expected=True):
+        return (line in (await client.get("/metrics")).text) is expected
+
+    await until(shows)
+    await client.post(f"/queues/{queue}:resume")
+    await until(partial(shows, False))
 
 
 async def test_the_list_shows_and_selects_paused_queues(client, queue):
