@@ -55,6 +55,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "yaml": ("babelgate.config.sources", "babelgate.http.openapi", "babelgate.cli"),
     "uvicorn": ("babelgate.server", "babelgate.demo"),
     "httptools": ("babelgate.server.protocol", "babelgate.server.malformed"),
+    "websockets": ("babelgate.streams.websocket",),
     "click": ("babelgate.cli", "babelgate.pipeline", "babelgate.demo"),
     "rich": ("babelgate.cli", "babelgate.pipeline"),
     "pyspark": ("babelgate.pipeline",),

@@ -68,6 +68,16 @@ class Whole(Protocol):
     def end(self) -> None:
         """End this answer."""
 
+    def switch(self, fields: bytes, received: Callable[[bytes], None]) -> None:
+        """Send the head of an answer 101, and pass all later bytes of the client to ``received``. What is written from
+        now on is sent as it is."""
+
+    def write_now(self, part: bytes) -> None:
+        """Send a part, and do not wait."""
+
+    def read(self, reads: bool) -> None:
+        """Read from the client, or do not."""
+
 
 class ClientGone(Exception):
     """The client has disconnected, so no answer can be sent."""
@@ -187,6 +197,13 @@ class Exchange:
             return
         sent = [(b"content-type", content_type), *self.head(headers)]
         await self.send({"type": "http.response.start", "status": 200, "headers": sent})
+
+    def switch(self, headers: RawHeaders, received: Callable[[bytes], None]) -> None:
+        """Answer 101, and pass all later bytes of the client to ``received``. Only the gateway's own server can."""
+        assert self.whole is not None
+        self.status = 101
+        fields = b"".join([b"%b: %b\r\n" % field for field in self.head(headers)])
+        self.whole.switch(fields, received)
 
     async def write(self, part: bytes) -> None:
         """Send a part of this answer; wait while the client has too much to read."""

@@ -173,10 +173,13 @@ def _normal(escape: re.Match[bytes]) -> bytes:
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: RawHeaders) -> bytes:
-    """The head of a request that offers an upgrade, without the offer."""
+    """The head of a request that offers an upgrade, without the offer; one of a WebSocket for a stream is kept."""
     lines = [b"%s %s HTTP/%s" % (method, target, version.encode())]
     for name, value in headers:
         if name in _HOP_HEADERS:
+            # The handler of a stream answers it, or refuses the request.
+            if name == b"upgrade" and value.strip().lower() == b"websocket" and _is_stream(method, target):
+                lines.append(b"upgrade: websocket")
             continue
         if name == b"connection":
             kept = [token.strip() for token in value.split(b",") if token.strip().lower() not in _HOP_HEADERS]
@@ -185,6 +188,10 @@ def without_upgrade(method: bytes, target: bytes, version: str, headers: RawHead
             value = b", ".join(kept)
         lines.append(name + b": " + value)
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _is_stream(method: bytes, target: bytes) -> bool:
+    return method == b"GET" and target.partition(b"?")[0].endswith(b"/messages:stream")
 
 
 def request_id_of(fields: Mapping[bytes, bytes]) -> bytes:

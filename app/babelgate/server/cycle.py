@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -122,6 +122,46 @@ class Cycle(Serving, RequestResponseCycle):
             self.transport.close()
         self.message_event.set()
         self.on_response()
+
+    def switch(self, fields: bytes, received: Callable[[bytes], None]) -> None:
+        """Write the head of an answer 101. ``received`` is called with all later bytes of the client."""
+        self.keep_alive = False
+        self.response_started = True
+        self.transport.write(b"%b%b%b\r\n" % (STATUS_LINE[101], _lines(*self.default_headers), fields))
+        self.transport.set_protocol(_Switched(cast(HttpToolsProtocol, self.transport.get_protocol()), received))
+        self.read(True)
+
+    def write_now(self, part: bytes) -> None:
+        """Write a part, and do not wait."""
+        if not self.disconnected:
+            self.transport.write(part)
+
+    def read(self, reads: bool) -> None:
+        """Read from the client, or do not."""
+        if reads:
+            self.flow.resume_reading()
+        else:
+            self.flow.pause_reading()
+
+
+class _Switched(asyncio.Protocol):
+    """A connection that is no longer HTTP. What is not about its bytes stays with the protocol ``before``."""
+
+    def __init__(self, before: HttpToolsProtocol, received: Callable[[bytes], None]) -> None:
+        self._before = before
+        self._received = received
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._before.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._before.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._before.resume_writing()
 
 
 class DirectCycle(Serving):

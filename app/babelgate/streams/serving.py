@@ -17,6 +17,7 @@ from babelgate.http.problems import ResumeUnsupported, problem
 from babelgate.http.schemas import MAX_PARAMETER_BYTES, StreamRequest, given
 from babelgate.runtime import turns
 from babelgate.streams.framing import Framing, framing_of
+from babelgate.streams.websocket import SOCKET_FRAMES, Socket, handshake, offers_websocket
 
 KEEP_ALIVE_SECONDS = 15.0
 """Pause between two keep-alives. Proxies close connections on which nothing is sent for 30 to 60 s."""
@@ -48,11 +49,23 @@ class Streaming:
                 raise ResumeUnsupported(header="Last-Event-ID")
             options = StreamOptions(asked.max_in_flight, given(asked.lease_seconds), asked.auto_extend)
             with Stream(gateway, exchange.caller, access, options, exchange.trace) as stream:
-                framing = framing_of(exchange.headers.get(b"accept", b""))
-                await exchange.unless_gone(self._deliver(exchange, stream, framing, permit))
+                if not offers_websocket(exchange.headers) or exchange.whole is None:
+                    framing = framing_of(exchange.headers.get(b"accept", b""))
+                    await exchange.begin(framing.content_type, _HEADERS)
+                    await exchange.unless_gone(self._deliver(exchange, stream, framing, permit))
+                    return
+                socket = Socket(gateway, access, exchange, stream)
+                exchange.switch(handshake(exchange.headers), socket.received)
+                try:
+                    await exchange.unless_gone(self._deliver(exchange, stream, SOCKET_FRAMES, permit, socket))
+                finally:
+                    # What the client has settled before it went must not be given back.
+                    await socket.end()
 
-    async def _deliver(self, exchange: Exchange, stream: Stream, framing: Framing, permit: Permit) -> None:
-        await exchange.begin(framing.content_type, _HEADERS)
+    async def _deliver(
+        self, exchange: Exchange, stream: Stream, framing: Framing, permit: Permit, socket: Socket | None = None
+    ) -> None:
+        has_failed = False
         if framing.opening:
             await exchange.write(framing.opening)
         has_told = False
@@ -68,6 +81,7 @@ class Streaming:
                 _, _, body = problem(error, exchange.path)
                 await exchange.write(framing.event("problem", body))
                 if not error.retryable:
+                    has_failed = True
                     break
                 continue
             if messages:
@@ -76,6 +90,9 @@ class Streaming:
                 await exchange.write(framing.keep_alive)
         if stream.is_draining and not has_told:
             await exchange.write(framing.event("drain", b"{}"))
+        if socket is not None:
+            await socket.end()
+            socket.close(has_failed=has_failed)
         await exchange.end()
 
     async def _send(self, exchange: Exchange, framing: Framing, messages: Sequence[Message], permit: Permit) -> None:
