@@ -20,6 +20,7 @@ from standardwebhooks import Webhook
 
 from tests.harness.gateway import gateway
 from tests.harness.local import certify
+from tests.harness.program import run
 from tests.harness.sockets import serving
 from tests.harness.webhooks import SECRET
 
@@ -107,6 +108,32 @@ def test_over_tls_with_two_workers(tmp_path: Path) -> None:
             assert process.unforeseen() == []
     assert set(shop.answered.values()) == {1}
     assert set(shop.tried.values()) == {2}
+
+
+def test_by_the_command_line(tmp_path: Path) -> None:
+    shop = Shop()
+    with opened(shop, tmp_path) as url, gateway(tmp_path, {"push": configured(url)["push"]}) as process:
+
+        def push(*arguments: str, status: int = 0, stdin: bytes = b"") -> str:
+            found = run("push", *arguments, "--url", process.url, environ=dict(process.environ), stdin=stdin)
+            assert found.returncode == status, (found.stdout, found.stderr)
+            return found.stdout.decode()
+
+        push("show", QUEUE, status=1)
+        stdin = json.dumps({"url": url, "secrets": [SECRET]}).encode()
+        assert push("set", QUEUE, stdin=stdin) == f"{QUEUE} is pushed to {url}.\n"
+        with process.client() as client:
+            published(client, range(3))
+        wait_for(lambda: shop.has(3))
+        wait_for(lambda: json.loads(push("show", QUEUE, "--json"))["state"]["outcomes"]["acked"] == 3)
+        assert "acked: 3" in push("show", QUEUE)
+        assert push("pause", QUEUE) == f"The push of {QUEUE} is paused.\n"
+        assert "state: paused" in push("show", QUEUE)
+        # The shop reads a number that the test message does not have: it answers 500, which the command says.
+        assert push("test", QUEUE, status=1).startswith("HTTP 500 in ")
+        assert push("resume", QUEUE) == f"The push of {QUEUE} is not paused.\n"
+        assert push("remove", QUEUE) == f"{QUEUE} is not pushed any more.\n"
+        push("remove", QUEUE, status=1)
 
 
 @pytest.mark.slow

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from babelgate.push.file import PushFile, StoredPush
 from tests.harness.local import free_port
 from tests.harness.problems import problem
 from tests.harness.webhooks import SECRET, Post, answer, receiver
+from tests.harness.webhooks import target as targeted
 from tests.harness.world import until
 
 ANYWHERE = {"allow_http": True, "allow_private": True}
@@ -98,6 +100,25 @@ async def test_a_push_from_its_first_to_its_last_call(process, queue, tmp_path):
         taken = await client.post(f"/queues/{queue}/messages:receive", json={"wait_seconds": 30})
         assert len(taken.json()["messages"]) == 1
     assert len(server.posts) == 2
+
+
+async def test_a_push_goes_on_when_its_file_is_read_again(process, queue, tmp_path):
+    path = f"/queues/{queue}/push"
+    async with receiver() as server, process() as client:
+        await client.put(path, json=target(server.url, headers={"x": "y"}))
+        await client.post(f"/queues/{queue}/messages", json=DRAFT)
+
+        async def acked() -> bool:
+            return (await client.get(path)).json()["state"]["outcomes"]["acked"] == 1
+
+        async def learned() -> bool:
+            return (await client.get(f"/queues/{queue}.2/push")).status_code == 200
+
+        await until(acked)
+        other = StoredPush(targeted(server.url), paused=True)
+        PushFile(tmp_path / "pushes").change(lambda stored: stored.update({f"{queue}.2": other}))
+        await until(learned)
+        assert await acked(), "the push began anew"
 
 
 async def test_a_pause_outlives_the_process_and_keeps_the_messages(process, queue):

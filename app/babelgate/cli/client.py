@@ -200,6 +200,10 @@ class Client:
         """Resume the queue; return its state and who knows it."""
         return self._json("POST", queue, ":resume")
 
+    def push(self, method: str, queue: str, verb: str = "", content: bytes | None = None) -> dict[str, Any]:
+        """Call ``/push`` of the queue, or a verb of it; return the answer."""
+        return self._json(method, queue, f"/push{verb}", content=content)
+
     def dead_letters(
         self, queue: str, conditions: Mapping[str, Any], limit: int
     ) -> Iterator[tuple[dict[str, Any], bytes]]:

@@ -27,6 +27,7 @@ from babelgate.cli.history import events, message, trace
 from babelgate.cli.journal import journal
 from babelgate.cli.output import REFUSED, complain, configuration_errors, one_line_errors, print_json, say, table
 from babelgate.cli.publishing import publish, validate
+from babelgate.cli.pushes import push
 from babelgate.cli.queues import brokers, pause, purge, queues, resume
 from babelgate.cli.startup import broker_states, greet, setting_warnings, summarize
 from babelgate.cli.top import open_console, top
@@ -204,6 +205,7 @@ _COMMANDS = (
         pause,
         resume,
         purge,
+        push,
         dead_letters,
         message,
         trace,

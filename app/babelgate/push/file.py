@@ -74,7 +74,8 @@ class PushFile:
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(draft, self._path)
-                return stored
+                # As every other process reads it: targets are compared.
+                return self.read()
 
     def _version(self) -> tuple[int, ...] | None:
         try:
