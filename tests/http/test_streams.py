@@ -138,6 +138,22 @@ def test_messages_come_as_they_are_settled(client, url, how, accept):
     assert depth(client, url) == 0
 
 
+@pytest.mark.parametrize("form", ["text/event-stream", "application/x-ndjson"])
+def test_messages_are_events_for_a_client_that_accepts_them(client, url, form):
+    event = {"specversion": "1.0", "id": "A-1", "source": "/shop", "type": "com.example.made", "data": {"n": 1}}
+    sent = client.post(f"{url}/messages", json=event, headers={"content-type": "application/cloudevents+json"})
+    assert sent.status_code == 201
+    accept = {"accept": f"{form}, application/cloudevents+json"}
+    with client.stream("GET", f"{url}/messages:stream", headers=accept) as answer:
+        assert answer.headers["content-type"] == form
+        # Kept, because a generator that is gone closes the stream.
+        coming = events(answer)
+        name, given = next(coming)
+        assert name == "message" and given.items() >= event.items()
+        assert client.post(f"{url}/messages:ack", json={"ack_tokens": [given["bqacktoken"]]}).status_code == 200
+    assert depth(client, url) == 0
+
+
 def test_a_client_that_goes_leaves_its_messages_to_the_next(client, url):
     publish(client, url, 5)
     with client.stream("GET", f"{url}/messages:stream") as answer:

@@ -99,7 +99,7 @@ class Consuming:
                 await (_answer_bare(exchange, messages[0], form) if messages else exchange.answer_nothing(fields))
                 return
             if form == EVENTS:
-                events = await turns.mapped(partial(_event, exchange.queue), messages, size=_size)
+                events = await turns.mapped(partial(as_event, exchange.queue), messages, size=_size)
                 del messages
                 await exchange.answer_parts(200, json_list(b"[", events, b"]"), fields, EVENTS)
                 return
@@ -186,7 +186,8 @@ def _form_of(accept: bytes) -> bytes:
     return next((form for form in (ENVELOPE, EVENTS, EVENT) if form in accept), JSON)
 
 
-def _event(queue: str, message: Message) -> bytes:
+def as_event(queue: str, message: Message) -> bytes:
+    """A message of ``queue`` as a CloudEvent in the JSON format."""
     return event_of(message, queue)
 
 
@@ -272,5 +273,5 @@ async def _answer_bare(exchange: Exchange, message: Message, form: bytes) -> Non
         headers.append((b"brokerproperties", shown))
     body = message.body
     if form == EVENT:
-        body = await turns.run(_event, exchange.queue, message, size=len(body))
+        body = await turns.run(as_event, exchange.queue, message, size=len(body))
     await exchange.answer(200, body, form, headers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from babelgate.errors import BabelgateError, InternalError
 from babelgate.gateway.admission import Permit
@@ -11,7 +12,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.streaming import Stream, StreamOptions
 from babelgate.http.body import read
-from babelgate.http.consume import NO_STORE, encoded, parameters_of
+from babelgate.http.consume import EVENT_TYPES, NO_STORE, as_event, encoded, parameters_of
 from babelgate.http.exchange import PART_BYTES, Exchange, log
 from babelgate.http.problems import ResumeUnsupported, problem
 from babelgate.http.schemas import MAX_PARAMETER_BYTES, StreamRequest, given
@@ -98,12 +99,17 @@ class Streaming:
     async def _send(self, exchange: Exchange, framing: Framing, messages: Sequence[Message], permit: Permit) -> None:
         size = sum([len(each.body) for each in messages])
         permit.hold(size)
-        documents = (
-            [encoded(each) for each in messages] if size <= PART_BYTES else await turns.mapped(encoded, messages)
-        )
+        encode = _encoder(exchange)
+        documents = [encode(each) for each in messages] if size <= PART_BYTES else await turns.mapped(encode, messages)
         for part in _parts(framing, documents):
             await exchange.write(part)
         permit.hold(0)
+
+
+def _encoder(exchange: Exchange) -> Callable[[Message], bytes]:
+    """What writes the messages of a stream: as events for a client that accepts a type of CloudEvents."""
+    accept = exchange.headers.get(b"accept", b"")
+    return partial(as_event, exchange.queue) if EVENT_TYPES in accept else encoded
 
 
 def _parts(framing: Framing, documents: Sequence[bytes]) -> Iterator[bytes]:
