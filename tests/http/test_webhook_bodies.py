@@ -352,6 +352,15 @@ async def test_what_is_not_safe_is_refused_at_the_start(opened, accept, key):
     assert SECRET not in str(caught.value) and OTHER not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "config", [{"idempotency": {"store": "none"}}, {"brokers": {"local": "amqp://127.0.0.1:1/"}}], ids=["none", "own"]
+)
+async def test_a_key_needs_a_store(opened, config):
+    with pytest.raises(ConfigError) as caught:
+        await opened(hook(idempotency_header="X-GitHub-Delivery"), **config)
+    assert caught.value.key == "queues.hooks.accept.0.idempotency_header"
+
+
 async def test_a_media_type_is_listed_once(opened):
     with pytest.raises(ConfigError) as caught:
         await opened(hook(), hook(content_type="Application/JSON"))

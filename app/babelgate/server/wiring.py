@@ -90,11 +90,21 @@ def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
 
 
 def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
-    """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``."""
+    """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``, or a route
+    that needs keys where none are kept."""
     section = settings.idempotency
     if section.store not in (OWN, NONE) and not isinstance(bindings[section.store], KeepsKeys):
         reason = f"the broker {section.store!r} cannot keep keys; docs/brokers.md says which can"
         raise ConfigError(key="idempotency.store", reason=reason)
+    routes = {f"queues.{name}": queue for name, queue in settings.queues.items()}
+    if settings.default is not None:
+        routes["default"] = settings.default
+    for key, queue in routes.items():
+        store = queue.broker if section.store == OWN else section.store
+        for index, accepted in enumerate(queue.accept):
+            if accepted.idempotency_header is not None and not isinstance(bindings.get(store), KeepsKeys):
+                reason = f"idempotency.store is {section.store}, and no keys are kept for this route"
+                raise ConfigError(key=f"{key}.accept.{index}.idempotency_header", reason=reason)
     return KeyPolicy(section.store, Terms(section.retention_seconds, section.max_keys))
 
 
