@@ -126,6 +126,7 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
     yield "`ttl_seconds` of a message", _mark(can.headers)
+    yield "`priority` of a message", _PRIORITIES_BY.get(variant.broker.kind, _mark(can.priorities))
     yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
@@ -148,6 +149,9 @@ _BOUND_TO = {
     "partition": "the loss of its partition",
 }
 _COUNTS = {"depth": "ready", "in_flight": "leased", "delayed": "delayed"}
+
+_PRIORITIES_BY = {"rabbitmq": "with `max_priority`"}
+"""The option of a route with which messages have priorities."""
 
 _LISTED_BY = {
     "rabbitmq": "with its management API",

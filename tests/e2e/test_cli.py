@@ -509,6 +509,7 @@ class TestExitCodes:
             (["--delay-seconds", "60"], draft(1) + draft(2)),
             (["--deliver-at", "60"], draft(1) + draft(2)),
             (["--ttl-seconds", "60"], draft(1) + draft(2)),
+            (["--priority", "9"], draft(1) + draft(2)),
             (["--ordering-key", "k", "--ndjson"], draft(1)),
             (["--idempotency-key", "k"], draft(1) + draft(2)),
             (["--delay-seconds", "60"], b"[" + draft(1) + b"]"),

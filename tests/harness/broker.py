@@ -93,6 +93,11 @@ class Broker(ABC):
         """The options of a route whose messages carry native headers; None if there is none."""
         return self.queue_options
 
+    @property
+    def priority_options(self) -> Mapping[str, Any]:
+        """The options of a route whose messages have priorities, if the broker has any."""
+        return self.queue_options
+
     @cached_property
     def capabilities(self) -> BrokerCapabilities:
         """Those of an ordinary route."""

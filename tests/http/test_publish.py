@@ -60,6 +60,7 @@ async def test_the_options_of_a_body_mean_the_same_everywhere(client, queue, way
         ("ordering_key=a", {"ordering_key": "b"}),
         ("deliver_at=5", {"deliver_at": 60}),
         ("ttl_seconds=5", {"ttl_seconds": 60}),
+        ("priority=5", {"priority": 9}),
     ],
 )
 @pytest.mark.parametrize("verb", ["", ":validate"])
@@ -89,6 +90,8 @@ async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query
         "deliver_at=9223372036854775808",
         "deliver_at=x",
         "ttl_seconds=0",
+        "priority=10",
+        "priority=high",
         "ttl_seconds=nan",
         "ttl_seconds=315360001",
         "ordering_key=",

@@ -1,4 +1,4 @@
-"""The options of a message: when it is delivered, and when it expires."""
+"""The options of a message: when it is delivered, when it expires, and before which others it comes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from babelgate.clock import now_ms
 from babelgate.errors import EnvelopeError, UnsupportedByBroker
 from babelgate.gateway import expiry
 from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.model import Receipt
 from tests.harness.world import World, data, draft, until
 
 
@@ -88,3 +89,33 @@ class TestOptions:
             await process.publish_body(draft({}, ttl_seconds=1))
         assert (refusal.value.problem_code, refusal.value.pointer) == ("ttl_unsupported", "/ttl_seconds")
         assert await process.is_empty()
+
+    async def test_a_higher_priority_comes_first_and_each_keeps_its_order(self, world: World) -> None:
+        process = await world.process(queue_options=world.broker.priority_options)
+        if not process.capabilities.priorities:
+            with pytest.raises(UnsupportedByBroker) as refusal:
+                await process.publish_body(draft({}, priority=5))
+            assert (refusal.value.problem_code, refusal.value.pointer) == ("priority_unsupported", "/priority")
+            assert await process.is_empty()
+            return
+        # One batch: no message is on its way to a consumer before the others are there.
+        given = [(1, 0), (2, 9), (3, 5), (4, 9), (5, 0), (6, 5)]
+        bodies = [draft({"n": n}, priority=priority) for n, priority in given]
+        results = await process.gateway.publish_many(ANYONE, world.queue, bodies)
+        assert all(isinstance(result, Receipt) for result in results), results
+        messages = await process.take(6)
+        assert [data(message)["n"] for message in messages] == [2, 4, 3, 6, 1, 5]
+        # Copies and dead letters keep it.
+        await process.nack(messages[0], messages[4])
+        await process.reject(messages[1], messages[5])
+        await process.ack(messages[2], messages[3])
+        again = await process.take(2)
+        assert [data(message)["n"] for message in again] == [2, 1]
+        await process.ack(*again)
+
+        async def both_are_dead() -> bool:
+            return len(await process.dead()) == 2
+
+        await until(both_are_dead)
+        assert (await process.redrive()).redriven == 2
+        assert [data(message)["n"] for message in await process.take(2)] == [4, 5]

@@ -268,6 +268,11 @@ def binary(value: bytes) -> bytes:
     return _sized(0xA0, value)
 
 
+def ubyte(value: int) -> bytes:
+    """Encode an integer of one byte without a sign."""
+    return bytes((0x50, value))
+
+
 def long(value: int) -> bytes:
     """A number of 64 bits. Raises struct.error for a larger one."""
     return _LONG.pack(0x81, value)

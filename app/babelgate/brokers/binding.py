@@ -82,7 +82,8 @@ class Outgoing(Struct, frozen=True):
     ``properties``: broker properties to set, as ``BrokerCapabilities.broker_properties`` has read them. A copy has
     none: ``carried`` keeps those of the delivery. A copy of a delivery (a retry, a dead letter) has its ``failure``,
     and the ``carried`` data of the delivery. ``is_envelope`` False: ``body`` is a foreign message, which is written
-    byte for byte; ``carried`` may then come from another queue of the same broker.
+    byte for byte; ``carried`` may then come from another queue of the same broker. ``priority``: 0 to 9, of a new
+    message where the queue has ``priorities``; None: the broker's default. ``carried`` keeps that of a delivery.
     """
 
     body: bytes
@@ -94,6 +95,7 @@ class Outgoing(Struct, frozen=True):
     carried: Any = None
     is_envelope: bool = True
     properties: Mapping[str, Any] = {}
+    priority: int | None = None
 
     @property
     def is_copy(self) -> bool:

@@ -60,6 +60,8 @@ class BrokerCapabilities:
     ``header_rules``: which headers of a publish the broker carries.
     ``purges``: the messages that a purge removes. ``counted_as``: messages that may be in another count of the broker
     than their own. Messages that ``depth`` counts are peeked, too.
+    ``priorities``: whether a publish may set a priority; ready messages with a higher one are delivered first, and
+    those with the same one in their order.
     ``reports``: see :data:`Report`.
     ``broker_properties``: those that a publish may set.
 
@@ -85,6 +87,7 @@ class BrokerCapabilities:
     native_dead_letter: bool = True
     native_release_delays: bool = True
     broker_properties: PropertyRules = NO_PROPERTIES
+    priorities: bool = False
     purges: tuple[Count, ...] = ("depth", "delayed")
     counted_as: Mapping[Count, Count] = field(default_factory=dict, hash=False)
     reports: frozenset[Report] = REPORTS

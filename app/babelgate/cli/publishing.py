@@ -33,6 +33,9 @@ def _message_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--ordering-key", help="The ordering key of a single message, where the broker supports it."),
         click.option("--deliver-at", type=click.IntRange(min=0), help="When a single message is due, in Unix ms."),
+        click.option(
+            "--priority", type=click.IntRange(0, 9), help="The priority of a single message: 9 is the highest."
+        ),
         click.option("--ttl-seconds", type=Number(), help="Seconds until a single message expires."),
         click.option("--delay-seconds", type=Number(), help="The delay of a single message."),
         click.option("--trace-id", help="The trace id of the --job."),
@@ -87,7 +90,7 @@ def publish(
     body, lines = _message(file, job, data, trace_id, ndjson, cloudevents)
     single = bool(body) and not body.lstrip().startswith(b"[")
     if not single and any(value is not None for value in (idempotency_key, *parameters.values())):
-        named = "--delay-seconds, --deliver-at, --ttl-seconds, --ordering-key and --idempotency-key"
+        named = "--delay-seconds, --deliver-at, --ttl-seconds, --priority, --ordering-key and --idempotency-key"
         raise click.UsageError(f"{named} are options of a single message; put them into the entries of a batch.")
     if single:
         receipt = client.publish(queue, body, parameters, idempotency_key, EVENT if cloudevents else JSON)

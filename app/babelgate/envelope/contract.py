@@ -87,6 +87,7 @@ class Publication(Struct, frozen=True):
     broker_properties: Mapping[str, Any] | None = None
     deliver_at: int | None = None
     ttl_seconds: float | None = None
+    priority: int | None = None
 
 
 class Received(Struct, frozen=True):

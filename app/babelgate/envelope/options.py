@@ -23,6 +23,9 @@ MAX_ORDERING_KEY = 1_024
 MAX_TTL_SECONDS = 315_360_000
 """Ten years, ours: the longest time to live of a message."""
 
+MAX_PRIORITY = 9
+"""The highest priority: that of JMS, which all brokers with priorities have."""
+
 _HEADERS = "invalid_headers"
 
 
@@ -41,6 +44,11 @@ def _ttl_problems(value: Any) -> Iterator[Problem]:
     if not (is_number(value, 0, MAX_TTL_SECONDS) and value > 0):
         detail = f"ttl_seconds must be a number above 0 and at most {MAX_TTL_SECONDS}."
         yield Problem("/ttl_seconds", "invalid_ttl", detail)
+
+
+def _priority_problems(value: Any) -> Iterator[Problem]:
+    if not (is_int64(value) and 0 <= value <= MAX_PRIORITY):
+        yield Problem("/priority", "invalid_priority", f"priority must be an integer from 0 to {MAX_PRIORITY}.")
 
 
 def _ordering_key_problems(value: Any) -> Iterator[Problem]:
@@ -81,6 +89,7 @@ OPTIONS: Final[Mapping[str, Callable[[Any], Iterator[Problem]]]] = {
     "broker_properties": _broker_properties_problems,
     "deliver_at": _deliver_at_problems,
     "ttl_seconds": _ttl_problems,
+    "priority": _priority_problems,
 }
 """The problems of a value of each option. The value null stands for an option that is not given."""
 

@@ -308,6 +308,8 @@ class QueueRuntime:
             key = route.check_ordering_key(key)
         if delay:
             route.check_delay(delay, "delay_seconds" if publication.deliver_at is None else "deliver_at")
+        if publication.priority is not None:
+            route.check_priority()
         headers = publication.headers
         if publication.ttl_seconds is not None:
             route.check_ttl()
@@ -319,7 +321,15 @@ class QueueRuntime:
         body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
         if maximum is not None and len(body) > maximum:
             raise BodyTooLarge(actual=len(body), limit=maximum)
-        return Outgoing(body, headers, key, delay or 0, publication.envelope.id, properties=properties)
+        return Outgoing(
+            body,
+            headers,
+            key,
+            delay or 0,
+            publication.envelope.id,
+            properties=properties,
+            priority=publication.priority,
+        )
 
     def _delay_until(self, deliver_at: int, delay_seconds: float | None) -> float:
         """The seconds from now until ``deliver_at`` (Unix ms), 0 for a time in the past.

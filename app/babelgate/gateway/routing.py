@@ -103,6 +103,15 @@ class Route(BrokerRoute):
             "ordering_key, or set ordering_key: ignore for the route.",
         )
 
+    def check_priority(self) -> None:
+        """Raise UnsupportedByBroker if messages have no priorities."""
+        if not self.capabilities.priorities:
+            raise UnsupportedByBroker(
+                code="priority_unsupported",
+                pointer="/priority",
+                reason=f"Messages of the queue {self.queue!r} have no priorities on the broker {self.broker!r}.",
+            )
+
     def check_ttl(self) -> None:
         """Raise UnsupportedByBroker if a single message cannot have a time to live of its own."""
         if not self.capabilities.headers:

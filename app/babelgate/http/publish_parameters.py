@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from babelgate.envelope.contract import INT64_MAX
-from babelgate.envelope.options import MAX_ORDERING_KEY, MAX_TTL_SECONDS
+from babelgate.envelope.options import MAX_ORDERING_KEY, MAX_PRIORITY, MAX_TTL_SECONDS
 
 MAX_SECONDS = 31_536_000
 """Maximum delay and lease: one year. The broker's own maximum applies as well."""
@@ -42,6 +42,16 @@ Ttl = Annotated[
         examples=[3600],
     ),
 ]
+Priority = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=MAX_PRIORITY,
+        description=f"0 to {MAX_PRIORITY}: messages with a higher priority are delivered first, where the queue has "
+        "priorities.",
+        examples=[7],
+    ),
+]
 
 Value = TypeVar("Value")
 
@@ -63,6 +73,7 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
     ) = UNSET
     deliver_at: DeliverAt | UnsetType = UNSET
     ttl_seconds: Ttl | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
@@ -74,7 +85,7 @@ class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=T
     ] = "publish"
 
 
-OPTIONS = ("deliver_at", "ttl_seconds")
+OPTIONS = ("deliver_at", "ttl_seconds", "priority")
 """Further options of a message, beside ``delay_seconds`` and ``ordering_key``."""
 
 

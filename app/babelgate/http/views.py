@@ -99,6 +99,7 @@ class CapabilitiesView(View):
     broker_properties: Annotated[list[str], BeforeValidator(sorted)] = Field(
         description="The names of the `broker_properties` that a publish may set."
     )
+    priorities: bool = Field(description="Whether a publish may set a `priority`.")
 
 
 class PolicyView(View):

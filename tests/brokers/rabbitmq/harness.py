@@ -117,6 +117,11 @@ class RabbitBroker(ServerBroker):
     name = "rabbit"
     server: RabbitServer
 
+    @property
+    def priority_options(self) -> Mapping[str, Any]:
+        quorum = self.queue_options.get("queue_type") == "quorum"
+        return self.queue_options if quorum else {**self.queue_options, "max_priority": 9}
+
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[RabbitServer]:
         return rabbit_server()

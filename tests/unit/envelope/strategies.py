@@ -135,6 +135,7 @@ _OPTIONS = {
     "broker_properties": '{"SessionId" : "é", "TimeToLive": 1.50}',
     "deliver_at": "1790000000000",
     "ttl_seconds": "1.50",
+    "priority": "9",
 }
 _META = '{"id":"i","queue":"orders","lang":"go","schema_version":1,"created_at":5}'
 

@@ -167,6 +167,7 @@ OPTIONS: dict[str, Any] = {
     "broker_properties": {"SessionId": "s", "TimeToLive": 1.5},
     "deliver_at": 1_790_000_000_000,
     "ttl_seconds": 0.5,
+    "priority": 9,
 }
 WRONG: list[tuple[str, Any, tuple[str, str]]] = [
     ("delay_seconds", -1, ("invalid_delay", "/delay_seconds")),
@@ -192,7 +193,12 @@ WRONG: list[tuple[str, Any, tuple[str, str]]] = [
     ("idempotency_key", "\u00fc", ("invalid_idempotency_key", "/idempotency_key")),
     ("broker_properties", [], ("invalid_broker_properties", "/broker_properties")),
     ("broker_properties", "{}", ("invalid_broker_properties", "/broker_properties")),
-    ("priority", 1, ("unknown_member", "/priority")),
+    ("priority", -1, ("invalid_priority", "/priority")),
+    ("priority", 10, ("invalid_priority", "/priority")),
+    ("priority", 1.0, ("invalid_priority", "/priority")),
+    ("priority", True, ("invalid_priority", "/priority")),
+    ("priority", "high", ("invalid_priority", "/priority")),
+    ("prio", 1, ("unknown_member", "/prio")),
 ]
 
 

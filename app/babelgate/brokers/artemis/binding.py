@@ -59,6 +59,7 @@ _CAPABILITIES = BrokerCapabilities(
     max_batch=500,
     headers=True,
     lease_bound_to="connection",
+    priorities=True,
     reports=REPORTS - {"oldest_age_seconds"},
 )
 

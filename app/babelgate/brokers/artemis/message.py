@@ -37,6 +37,7 @@ from babelgate.brokers.amqp import (
     text,
     text_of,
     timestamp,
+    ubyte,
 )
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
@@ -98,6 +99,8 @@ def encode(message: Outgoing, now_ms: int, dead_id: str | None = None) -> bytes:
     fields: dict[int, bytes] = {}
     annotations: dict[str, bytes] = {}
     header = _DURABLE
+    if message.priority is not None:
+        header = described(HEADER, sequence([TRUE, ubyte(message.priority)]))
     if carried is not None:
         fields.update(carried.fields)
         annotations.update(carried.annotations)

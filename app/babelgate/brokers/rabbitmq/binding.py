@@ -74,7 +74,7 @@ _CAPABILITIES = BrokerCapabilities(
     reports=REPORTS - {"in_flight", "delayed", "oldest_age_seconds", "queues"},
 )
 
-_UNORDERED = replace(_CAPABILITIES, ordering="none")
+_UNORDERED = replace(_CAPABILITIES, ordering="none", priorities=True)
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RabbitBinding:

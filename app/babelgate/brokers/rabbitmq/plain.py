@@ -25,6 +25,7 @@ from babelgate.brokers.rabbitmq.profile import (
     QueueDeclaration,
     Topology,
     confirmed,
+    read_priorities,
     read_quorum_limit,
 )
 from babelgate.brokers.rabbitmq.tables import SHORT_BYTES, whole_number
@@ -116,13 +117,15 @@ def profile_of(name: str, options: OptionMap) -> PlainProfile:
 
     ``queue_type``: ``classic`` (the default, declared without arguments as the SDKs do) or ``quorum``, which breaks
     peers that declare without arguments; ``delivery_limit`` of a quorum queue (default 20; null: none) is how often the
-    broker redelivers a message before it dead-letters it.
+    broker redelivers a message before it dead-letters it. ``max_priority``: of a classic queue with priorities, which
+    also breaks such peers.
     """
     limit = read_quorum_limit(options)
+    ranked = read_priorities(options, limit)
     options.finish(" in the profile plain")
     dead_name = f"{name}.dlq"
     if limit is None:
-        return PlainProfile(QueueDeclaration(name), QueueDeclaration(dead_name))
+        return PlainProfile(QueueDeclaration(name, ranked), QueueDeclaration(dead_name))
     arguments = {"x-delivery-limit": limit, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_name}
     return PlainProfile(QueueDeclaration(name, confirmed(arguments)), QueueDeclaration(dead_name, UNLIMITED))
 
@@ -184,7 +187,12 @@ def foreign_properties(outgoing: Outgoing) -> Basic.Properties:
 def _usual_properties(outgoing: Outgoing) -> bytes | None:
     """What :func:`_properties` returns, encoded in a third of the time, for a new message of the gateway without
     headers; None for any other."""
-    if outgoing.carried is not None or outgoing.failure is not None or outgoing.headers:
+    if (
+        outgoing.carried is not None
+        or outgoing.failure is not None
+        or outgoing.headers
+        or outgoing.priority is not None
+    ):
         return None
     found = envelope_fields(outgoing.body)
     if found is None:
@@ -231,7 +239,7 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     """The contract's properties, from the body; a copy also keeps other properties of the original."""
     headers: dict[str, Any] = {}
     carried: Basic.Properties | None = outgoing.carried
-    properties = Basic.Properties(content_type="application/json", delivery_mode=2)
+    properties = Basic.Properties(content_type="application/json", delivery_mode=2, priority=outgoing.priority)
     if carried is not None:
         headers.update((name, value) for name, value in (carried.headers or {}).items() if name not in OF_THE_JOURNEY)
         properties.priority = carried.priority

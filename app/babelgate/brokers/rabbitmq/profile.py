@@ -12,6 +12,10 @@ from pamqp.commands import Basic
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.options import OptionMap, choice, optional, whole
 from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
+from babelgate.errors import ConfigError
+
+_MAX_PRIORITY = 255
+"""https://www.rabbitmq.com/docs/priority"""
 
 DELIVERY_LIMIT = 20
 """The broker's own default since 4.0: https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
@@ -163,3 +167,18 @@ def confirmed(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 UNLIMITED: Mapping[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": -1}
 """Arguments of a quorum queue whose messages are taken and put back any number of times."""
+
+
+def read_priorities(options: OptionMap, quorum_limit: int | None) -> dict[str, Any]:
+    """Read ``max_priority``, 1 to 255: the arguments that a queue with priorities has. ``quorum_limit``: that of
+    :func:`read_quorum_limit`.
+
+    Raises ConfigError, also for a quorum queue, which has no priorities in RabbitMQ 3 and two in RabbitMQ 4:
+    https://www.rabbitmq.com/docs/priority
+    """
+    highest = options.read("max_priority", optional(whole(1, _MAX_PRIORITY), "none"), None)
+    if highest is None:
+        return {}
+    if quorum_limit is not None:
+        raise ConfigError(key="max_priority", reason="a quorum queue has no priority levels: leave out one of the two")
+    return {"x-max-priority": highest}

@@ -1,6 +1,7 @@
 """The SQLite binding: all queues in one local file, shared by any number of processes of one host.
 
-Published messages are ready in the order of publication, and return to their place when a lease ends without a settle.
+Published messages are ready by priority and in the order of publication, and return to their place when a lease ends
+without a settle.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from babelgate.brokers.options import OptionMap
 from babelgate.brokers.projection import NativeWrite
 from babelgate.brokers.sqlite.file import DatabaseFile
 from babelgate.brokers.sqlite.idempotency import SqliteKeys
-from babelgate.brokers.sqlite.jobs import ProveJob, PublishJob, ReserveJob, SweepJob, WriterJob, load_headers
+from babelgate.brokers.sqlite.jobs import (
+    ORDINARY_RANK,
+    ProveJob,
+    PublishJob,
+    ReserveJob,
+    SweepJob,
+    WriterJob,
+    load_headers,
+)
 from babelgate.brokers.sqlite.projection import projection
 from babelgate.brokers.sqlite.reader import Reader
 from babelgate.brokers.sqlite.settle import (
@@ -62,6 +71,7 @@ CAPABILITIES = BrokerCapabilities(
     max_body_bytes=None,
     max_batch=1000,
     headers=True,
+    priorities=True,
 )
 """All bounds here are ours. SQLite's own for one body is 1e9 bytes (https://www.sqlite.org/limits.html)."""
 
@@ -209,7 +219,10 @@ class SqliteBinding:
     ) -> tuple[Sequence[DeadRecord], str | None]:
         after = cursors.decode(cursor)
         rows = await self._started()[1].of_queue("read_dead", queue.name, after=after, limit=limit)
-        records = [DeadRecord(id, body, load_headers(headers)) for id, body, headers in rows]
+        records = [
+            DeadRecord(id, body, load_headers(headers), None if rank == ORDINARY_RANK else rank)
+            for id, body, headers, rank in rows
+        ]
         return records, cursors.encode(records[-1].key) if len(records) == limit else None
 
     async def remove_dead(

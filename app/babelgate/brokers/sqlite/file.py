@@ -22,7 +22,7 @@ from babelgate.errors import BrokerUnavailable, ConfigError
 from babelgate.runtime.files import FileLock
 
 APPLICATION_ID = 0x62_62_71_67
-SCHEMA = ("schema_1", "schema_2", "schema_3")
+SCHEMA = ("schema_1", "schema_2", "schema_3", "schema_4")
 """The steps from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
 
 WIDEST = 256

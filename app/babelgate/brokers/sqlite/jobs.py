@@ -27,6 +27,9 @@ PROMOTED_AT_ONCE = 500
 _EXPIRED = 2
 """The value of ``redelivered`` for a message whose last lease expired."""
 
+ORDINARY_RANK = 5
+"""The rank of a message without a priority, which is that of priority 4, the default of JMS."""
+
 _headers_of = msgspec.json.Decoder(dict[str, str]).decode
 _encoded = msgspec.json.Encoder().encode
 
@@ -39,6 +42,13 @@ def dump_headers(headers: Any) -> bytes | None:
 def load_headers(stored: bytes | None) -> Any:
     """The headers that :func:`dump_headers` stored."""
     return _headers_of(stored) if stored else NO_HEADERS
+
+
+def rank_of(message: Outgoing) -> int:
+    """The rank of a message: 9 less its priority, or the rank that a dead letter has kept as ``carried``."""
+    if message.priority is not None:
+        return 9 - message.priority
+    return message.carried if type(message.carried) is int else ORDINARY_RANK
 
 
 def milliseconds(seconds: float) -> int:
@@ -159,17 +169,19 @@ class PublishJob(WriterJob):
 
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
-        by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
+        by_queue: dict[str, tuple[list[Outgoing], list[Outgoing], list[Outgoing]]] = {}
         for job in jobs:
-            queued = by_queue.setdefault(job.queue, ([], []))
+            queued = by_queue.setdefault(job.queue, ([], [], []))
             for message in job.items:
-                queued[message.delay_seconds > 0].append(message)
+                kind = 1 if message.delay_seconds > 0 else 0 if rank_of(message) == ORDINARY_RANK else 2
+                queued[kind].append(message)
             job.results = [None] * len(job.items)
         after = tx.value("last_id") + 1
         rows: list[Any] = []
         ranges: list[tuple[int, int, int]] = []
+        ranked_rows: list[Any] = []
         delayed_rows: list[Any] = []
-        for queue, (at_once, delayed) in by_queue.items():
+        for queue, (at_once, delayed, ranked) in by_queue.items():
             queue_id = tx.queue_id(queue, create=True)
             assert queue_id is not None
             if at_once:
@@ -180,17 +192,23 @@ class PublishJob(WriterJob):
                 after += 1
             for message in delayed:
                 rows += (after, tx.now, message.body, dump_headers(message.headers))
-                delayed_rows += (after, queue_id, tx.due_at(message.delay_seconds))
+                delayed_rows += (after, queue_id, tx.due_at(message.delay_seconds), rank_of(message))
+                after += 1
+            for message in ranked:
+                rows += (after, tx.now, message.body, dump_headers(message.headers))
+                ranked_rows += (queue_id, rank_of(message), after)
+                tx.ready.add(queue)
                 after += 1
         tx.insert("add_messages", 4, rows)
         for added in ranges:
             tx.run("add_ready", *added)
-        tx.insert("add_delayed", 3, delayed_rows)
+        tx.insert("add_ranked", 3, ranked_rows)
+        tx.insert("add_delayed", 4, delayed_rows)
 
 
 @dataclass(slots=True, eq=False)
 class ReserveJob(WriterJob):
-    """Results: up to ``limit`` Delivery, in the order of publication."""
+    """Results: up to ``limit`` Delivery, by priority, then in the order of publication."""
 
     limit: int = 1
     lease_seconds: float = 0
@@ -214,12 +232,12 @@ class ReserveJob(WriterJob):
         rows = [] if queue_id is None else tx.run("next_ready", queue_id, self.limit).fetchall()
         if not rows:
             return []
-        last = rows[-1][0]
+        last, rank = rows[-1][0], rows[-1][5]
         until = tx.due_at(self.lease_seconds)
         # One nonce for the whole call: together with the row's id it identifies the lease of a handle.
         nonce = int.from_bytes(os.urandom(8), "big") >> 1
-        tx.run("lease_ready", until, nonce, queue_id, last)
-        tx.run("remove_ready", queue_id, last)
+        tx.run("lease_ready", until, nonce, queue_id, rank, last)
+        tx.run("remove_ready", queue_id, rank, last)
         return [
             Delivery(
                 body,
@@ -230,7 +248,7 @@ class ReserveJob(WriterJob):
                 redelivered=redelivered > 0,
                 expired=redelivered == _EXPIRED,
             )
-            for id, body, headers, failures, redelivered in rows
+            for id, body, headers, failures, redelivered, _ in rows
         ]
 
 

@@ -102,14 +102,14 @@ class DeadLetterJob(LeaseJob):
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
         leased = cls.leased(tx, jobs)
-        stored = {id: (body, headers) for id, body, headers in tx.run("stored", array(leased))}
+        stored = {id: (body, headers, rank) for id, body, headers, rank in tx.run("stored", array(leased))}
         rows: list[Any] = []
         for job in jobs:
             for (id, nonce), block in job.items:
                 if leased.get(id) == nonce and id in stored:
-                    body, headers = stored.pop(id)
-                    rows += (tx.queue_id(job.queue), tx.now, dead_letter_record(body, block), headers)
-        tx.insert("add_dead", 4, rows)
+                    body, headers, rank = stored.pop(id)
+                    rows += (tx.queue_id(job.queue), tx.now, dead_letter_record(body, block), headers, rank)
+        tx.insert("add_dead", 5, rows)
         cls.finish(tx, jobs, leased, dead=True)
 
 

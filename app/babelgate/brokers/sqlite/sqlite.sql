@@ -1,8 +1,10 @@
 -- Every statement of the SQLite binding, addressed by name. A step of the schema is several statements.
 --
 -- messages  published messages; written once and never updated, so that a large body is never rewritten
--- ready     messages that can be reserved, in the order of publication: one narrow row per message
+-- ready     messages that can be reserved, in the order of their rank, then of publication: one narrow row per message
 -- held      messages that cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
+--           rank, in both and in dead: 9 less the priority, 0 to 9; 5 for an ordinary message, and for those that a
+--           process of a version without ranks adds
 --           redelivered, in both: 0 never delivered before, 1 delivered before, 2 the last lease expired
 -- settled   the lease that ended a message, so that a repeated settle succeeds
 -- dead      dead letters; ids are never used again, because a cursor is an id
@@ -89,6 +91,21 @@ CREATE TRIGGER key_replaced BEFORE INSERT ON keys WHEN NEW.caller = '' BEGIN
   DELETE FROM keys WHERE queue = NEW.queue AND key = NEW.key;
 END;
 
+-- name: schema_4
+CREATE TABLE ranked (
+  queue_id INTEGER NOT NULL,
+  rank INTEGER NOT NULL DEFAULT 5,
+  id INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  redelivered INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, rank, id)
+) WITHOUT ROWID;
+INSERT INTO ranked (queue_id, id, failures, redelivered) SELECT queue_id, id, failures, redelivered FROM ready;
+DROP TABLE ready;
+ALTER TABLE ranked RENAME TO ready;
+ALTER TABLE held ADD COLUMN rank INTEGER NOT NULL DEFAULT 5;
+ALTER TABLE dead ADD COLUMN rank INTEGER NOT NULL DEFAULT 5;
+
 -- name: file_header
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 FROM pragma_application_id, pragma_user_version
@@ -112,8 +129,11 @@ INSERT INTO messages (id, published_at, body, headers) VALUES (?, ?, ?, ?)
 INSERT INTO ready (queue_id, id, failures, redelivered)
 SELECT ?, id, 0, 0 FROM messages WHERE id BETWEEN ? AND ?
 
+-- name: add_ranked
+INSERT INTO ready (queue_id, rank, id, failures, redelivered) VALUES (?, ?, ?, 0, 0)
+
 -- name: add_delayed
-INSERT INTO held (id, queue_id, until, nonce, failures, redelivered) VALUES (?, ?, ?, NULL, 0, 0)
+INSERT INTO held (id, queue_id, until, nonce, failures, redelivered, rank) VALUES (?, ?, ?, NULL, 0, 0, ?)
 
 -- name: written_messages
 SELECT * FROM messages
@@ -134,23 +154,24 @@ SELECT max(until) FROM (SELECT until FROM held WHERE until <= ? ORDER BY until L
 SELECT name FROM queues WHERE id IN (SELECT queue_id FROM held WHERE until <= ?)
 
 -- name: promote_due
-INSERT INTO ready (queue_id, id, failures, redelivered)
-SELECT queue_id, id, failures + (nonce IS NOT NULL), iif(nonce IS NOT NULL, 2, redelivered) FROM held WHERE until <= ?
+INSERT INTO ready (queue_id, rank, id, failures, redelivered)
+SELECT queue_id, rank, id, failures + (nonce IS NOT NULL), iif(nonce IS NOT NULL, 2, redelivered)
+FROM held WHERE until <= ?
 
 -- name: remove_due
 DELETE FROM held WHERE until <= ?
 
 -- name: next_ready
-SELECT m.id, m.body, m.headers, r.failures, r.redelivered
+SELECT m.id, m.body, m.headers, r.failures, r.redelivered, r.rank
 FROM ready r CROSS JOIN messages m ON m.id = r.id
-WHERE r.queue_id = ? ORDER BY r.id LIMIT ?
+WHERE r.queue_id = ? ORDER BY r.rank, r.id LIMIT ?
 
 -- name: lease_ready
-INSERT INTO held (id, queue_id, until, nonce, failures, redelivered)
-SELECT id, queue_id, ?, ?, failures, redelivered FROM ready WHERE queue_id = ? AND id <= ?
+INSERT INTO held (id, queue_id, until, nonce, failures, redelivered, rank)
+SELECT id, queue_id, ?, ?, failures, redelivered, rank FROM ready WHERE queue_id = ? AND (rank, id) <= (?, ?)
 
 -- name: remove_ready
-DELETE FROM ready WHERE queue_id = ? AND id <= ?
+DELETE FROM ready WHERE queue_id = ? AND (rank, id) <= (?, ?)
 
 -- name: leases
 SELECT id, nonce, queue_id FROM held WHERE id IN (SELECT value FROM json_each(?)) AND nonce IS NOT NULL AND until > ?
@@ -175,8 +196,8 @@ SELECT id FROM settled WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?
 DELETE FROM settled WHERE id > ? AND id <= ? AND expires_at <= ?
 
 -- name: release_now
-INSERT INTO ready (queue_id, id, failures, redelivered)
-SELECT queue_id, id, failures + ?, redelivered OR ? FROM held WHERE id IN (SELECT value FROM json_each(?))
+INSERT INTO ready (queue_id, rank, id, failures, redelivered)
+SELECT queue_id, rank, id, failures + ?, redelivered OR ? FROM held WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: release_later
 UPDATE held SET nonce = NULL, until = ?, failures = failures + ?, redelivered = redelivered OR ?
@@ -186,13 +207,14 @@ WHERE id IN (SELECT value FROM json_each(?))
 UPDATE held SET until = ? WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: stored
-SELECT id, body, headers FROM messages WHERE id IN (SELECT value FROM json_each(?))
+SELECT m.id, m.body, m.headers, h.rank FROM messages m JOIN held h ON h.id = m.id
+WHERE m.id IN (SELECT value FROM json_each(?))
 
 -- name: add_dead
-INSERT INTO dead (queue_id, dead_at, body, headers) VALUES (?, ?, ?, ?)
+INSERT INTO dead (queue_id, dead_at, body, headers, rank) VALUES (?, ?, ?, ?, ?)
 
 -- name: read_dead
-SELECT id, body, headers FROM dead WHERE queue_id = :queue_id AND id > :after ORDER BY id LIMIT :limit
+SELECT id, body, headers, rank FROM dead WHERE queue_id = :queue_id AND id > :after ORDER BY id LIMIT :limit
 
 -- name: find_dead
 SELECT id FROM dead WHERE id IN (SELECT value FROM json_each(?)) AND queue_id = ?
@@ -212,16 +234,18 @@ UNION ALL SELECT id FROM held WHERE queue_id = ? AND id <= ? AND nonce IS NULL
 LIMIT ?
 
 -- name: purge_ready
-DELETE FROM ready WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?))
+DELETE FROM ready
+WHERE queue_id = ? AND rank IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9) AND id IN (SELECT value FROM json_each(?))
 
 -- name: peek
 SELECT m.body, m.headers
 FROM (
-  SELECT id FROM (SELECT id FROM ready WHERE queue_id = :queue_id ORDER BY id LIMIT :limit)
+  SELECT rank, id FROM (SELECT rank, id FROM ready WHERE queue_id = :queue_id ORDER BY rank, id LIMIT :limit)
   UNION ALL
-  SELECT id FROM (SELECT id FROM held WHERE queue_id = :queue_id AND until <= :now ORDER BY id LIMIT :limit)
+  SELECT rank, id FROM (
+    SELECT rank, id FROM held WHERE queue_id = :queue_id AND until <= :now ORDER BY rank, id LIMIT :limit)
 ) waiting CROSS JOIN messages m ON m.id = waiting.id
-ORDER BY m.id LIMIT :limit
+ORDER BY waiting.rank, m.id LIMIT :limit
 
 -- name: stats
 SELECT
@@ -231,7 +255,8 @@ SELECT
   count(*) FILTER (WHERE until > :now AND nonce IS NULL),
   (SELECT count(*) FROM dead WHERE queue_id = :queue_id),
   (SELECT published_at FROM messages WHERE id = min(
-    ifnull((SELECT min(id) FROM ready WHERE queue_id = :queue_id), 9223372036854775807),
+    ifnull((SELECT min((SELECT min(id) FROM ready WHERE queue_id = :queue_id AND rank = ranks.column1))
+            FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) ranks), 9223372036854775807),
     ifnull((SELECT min(id) FROM held WHERE queue_id = :queue_id AND until <= :now), 9223372036854775807)))
 FROM held WHERE queue_id = :queue_id
 

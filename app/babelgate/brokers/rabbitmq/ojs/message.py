@@ -58,7 +58,7 @@ def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.P
         content_encoding="utf-8",
         headers=_headers(job, outgoing.headers, queue, now),
         delivery_mode=2,
-        priority=None if priority is None else level_of(priority),
+        priority=outgoing.priority if outgoing.priority is not None or priority is None else level_of(priority),
         correlation_id=_short(job.trace_id),
         # In a delay queue it would expire too early, and for a retry the time does not start again.
         expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,

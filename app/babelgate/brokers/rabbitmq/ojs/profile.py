@@ -12,7 +12,7 @@ from typing import Any
 from pamqp.commands import Basic
 
 from babelgate.brokers.binding import LastFailure, Outgoing
-from babelgate.brokers.options import OptionMap, OptionReader, optional, whole
+from babelgate.brokers.options import OptionMap, OptionReader
 from babelgate.brokers.rabbitmq.delays import delayed_route
 from babelgate.brokers.rabbitmq.ojs.dead_letters import record_of
 from babelgate.brokers.rabbitmq.ojs.message import (
@@ -43,10 +43,10 @@ from babelgate.brokers.rabbitmq.profile import (
     QueueDeclaration,
     Topology,
     confirmed,
+    read_priorities,
     read_quorum_limit,
 )
 from babelgate.clock import Clock, now_ms, timestamp
-from babelgate.errors import ConfigError
 from babelgate.jsontext import decode_object
 from babelgate.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived
 from babelgate.ojs.editing import FAILED
@@ -62,9 +62,6 @@ STEPS_MS = tuple(
 
 _ANYTHING: OptionReader[Any] = OptionReader("anything", lambda value: value)
 """Reads ``naming``, which :func:`names_of` checks."""
-
-_MAX_PRIORITY = 255
-"""https://www.rabbitmq.com/docs/priority"""
 
 _INT32_MAX = 2**31 - 1
 _PLAIN = "application/json"
@@ -227,15 +224,10 @@ def profile_of(name: str, options: OptionMap, clock: Clock = now_ms) -> OjsProfi
     name, or ``native_name``.
     """
     names = names_of(options.read("naming", _ANYTHING, "site"), name)
-    levels = options.read("max_priority", optional(whole(1, _MAX_PRIORITY), "none"), None)
     limit = read_quorum_limit(options)
+    ranked = read_priorities(options, limit)
     options.finish(" in the profile ojs")
-    if limit is None:
-        arguments: dict[str, Any] = {} if levels is None else {"x-max-priority": levels}
-    elif levels is None:
-        arguments = confirmed({"x-delivery-limit": limit})
-    else:
-        raise ConfigError(key="max_priority", reason="a quorum queue has no priority levels: leave out one of the two")
+    arguments = ranked if limit is None else confirmed({"x-delivery-limit": limit})
     return OjsProfile(name, names, arguments, clock)
 
 
