@@ -173,8 +173,10 @@ class PublishJob(WriterJob):
         for job in jobs:
             queued = by_queue.setdefault(job.queue, ([], [], []))
             for message in job.items:
-                kind = 1 if message.delay_seconds > 0 else 0 if rank_of(message) == ORDINARY_RANK else 2
-                queued[kind].append(message)
+                is_plain = message.priority is None and message.carried is None
+                queued[
+                    1 if message.delay_seconds > 0 else 0 if is_plain or rank_of(message) == ORDINARY_RANK else 2
+                ].append(message)
             job.results = [None] * len(job.items)
         after = tx.value("last_id") + 1
         rows: list[Any] = []
