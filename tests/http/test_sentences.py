@@ -101,7 +101,7 @@ PUBLISH = [
     Case("messages:batch", b"", "it ends too early", ""),
     Case("messages:batch?x=1", b"[]", "x: unknown name; none is valid here"),
     Case("messages:validate?mode=x", DRAFT, "mode: must be consume or publish"),
-    Case("messages:validate?x=1", DRAFT, "the valid names are delay_seconds, ordering_key, mode"),
+    Case("messages:validate?x=1", DRAFT, "the valid names are delay_seconds, ordering_key, deliver_at"),
     Case("messages:validate", b"{", "a name in double quotes is missing", ""),
     Case("messages:validate?mode=consume", b"{", "a name in double quotes is missing", ""),
     Case(

@@ -305,11 +305,11 @@ class TestEntry:
         assert [code for code, _ in problems(body)] == [f"invalid_{name}"]
 
     def test_the_problems_of_the_envelope_come_first_below_its_pointer(self) -> None:
-        assert problems({"priority": 1, "envelope": {"data": [], "meta": {"ts": 1}}}) == [
+        assert problems({"prio": 1, "envelope": {"data": [], "meta": {"ts": 1}}}) == [
             ("missing_urn", "/envelope/job"),
             ("invalid_data", "/envelope/data"),
             ("forbidden_key", "/envelope/meta/ts"),
-            ("unknown_member", "/priority"),
+            ("unknown_member", "/prio"),
         ]
 
     @pytest.mark.parametrize("wrapped", [None, [], "x"])
