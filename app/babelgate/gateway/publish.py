@@ -23,7 +23,8 @@ from babelgate.gateway.authorization import Caller
 from babelgate.gateway.broker_calls import PendingPublish
 from babelgate.gateway.idempotency import KeyedResult, claim, fingerprint
 from babelgate.gateway.model import Projection, Receipt
-from babelgate.gateway.queue_runtime import QueueRuntime, agreed
+from babelgate.gateway.queue_runtime import QueueRuntime
+from babelgate.gateway.request_options import agreed
 from babelgate.gateway.routing import Route
 from babelgate.gateway.spans import UNTRACED, carrying, sending
 from babelgate.observe.tracing.trace import Trace, Tracing

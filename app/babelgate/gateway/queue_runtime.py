@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from babelgate.brokers.batcher import Batcher, Budget
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Publication
-from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
+from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
@@ -29,6 +28,7 @@ from babelgate.gateway.open_streams import OpenStreams
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.pauses import Pauses, QueuePaused
 from babelgate.gateway.receive import Receiver
+from babelgate.gateway.request_options import agreed, delay_until, with_options
 from babelgate.gateway.routing import Route
 from babelgate.leases.factory import lease_manager_of
 from babelgate.leases.manager import LeaseManager
@@ -44,7 +44,6 @@ PUBLISH_SECONDS = 0.1
 _PROPERTIES_HEADER = "BrokerProperties"
 """Where a request gives its broker properties."""
 
-Given = TypeVar("Given", str, float, Mapping[str, Any])
 
 _throttled = LogThrottle(get_logger(__name__))
 
@@ -293,14 +292,14 @@ class QueueRuntime:
         """
         route = self.route
         if options:
-            publication = _with_options(publication, options)
+            publication = with_options(publication, options)
         delay, key = publication.delay_seconds, publication.ordering_key
         if delay_seconds is not None:
             delay = agreed("delay_seconds", "the query parameter delay_seconds", delay_seconds, delay)
         if ordering_key is not None:
             key = agreed("ordering_key", "the query parameter ordering_key", ordering_key, key)
         if publication.deliver_at is not None:
-            delay = self._delay_until(publication.deliver_at, delay)
+            delay = delay_until(publication.deliver_at, delay, self._shared.clock())
         properties: Mapping[str, Any] = {}
         if broker_properties is not None or publication.broker_properties is not None:
             properties = self._broker_properties(publication, broker_properties, delay, key)
@@ -330,16 +329,6 @@ class QueueRuntime:
             properties=properties,
             priority=publication.priority,
         )
-
-    def _delay_until(self, deliver_at: int, delay_seconds: float | None) -> float:
-        """The seconds from now until ``deliver_at`` (Unix ms), 0 for a time in the past.
-
-        Raises EnvelopeError for a message that has ``delay_seconds``, too.
-        """
-        if delay_seconds is not None:
-            detail = "delay_seconds and deliver_at both delay the message: send one of them."
-            raise EnvelopeError([Problem("/deliver_at", "deliver_at_mismatch", detail)])
-        return max(deliver_at - self._shared.clock(), 0) / 1000
 
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
@@ -384,25 +373,6 @@ async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequenc
     except BabelgateError as error:
         queue, broker = route.queue, route.broker
         _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
-
-
-def agreed(option: str, parameter: str, given: Given, member: Given | None) -> Given:
-    """The value of an option that the request gives as ``given`` and the body as ``member``.
-
-    Raises EnvelopeError when both are given and differ: neither takes precedence. ``parameter`` says where the request
-    gives it.
-    """
-    if member is not None and given != member:
-        detail = f"{option} of the body differs from {parameter}: send one of them, or the same value in both."
-        raise EnvelopeError([Problem(f"/{option}", f"{option}_mismatch", detail)])
-    return given
-
-
-def _with_options(publication: Publication, options: Mapping[str, Any]) -> Publication:
-    """``publication`` with the ``options`` of the query, by name. Raises EnvelopeError as :func:`agreed`."""
-    for name, value in options.items():
-        agreed(name, f"the query parameter {name}", value, getattr(publication, name))
-    return replace(publication, **options)
 
 
 def _sizes_of(pendings: Sequence[PendingPublish]) -> Sequence[int]:
