@@ -31,7 +31,7 @@ def show(client: Client, queue: str, as_json: bool) -> None:
     print_json(answer) if as_json else _show(answer)
 
 
-@push.command("set", epilog="\b\nExample:\n  babelgate push set orders push.json")
+@push.command("set", epilog="\b\nExample:\n  babelgate push set orders < push.json")
 @click.argument("queue")
 @click.argument("file", type=click.File("rb"), default="-")
 @as_json
