@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, IPvAnyNetwork, SecretStr, field_validator
 
-from babelgate.config.section import Seconds, Section
+from babelgate.config.section import Section
 from babelgate.push import targets
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.bodies import BodyFormat
@@ -67,9 +67,10 @@ class PushTargetSettings(Section):
         allow_inf_nan=False,
         description="Most posts in a second, of each process. None: no bound.",
     )
-    timeout_seconds: Seconds = Field(
+    timeout_seconds: float = Field(
         default=targets.TIMEOUT_SECONDS,
         ge=0.1,
+        allow_inf_nan=False,
         le=targets.MAX_TIMEOUT_SECONDS,
         description="Seconds for a post, from connecting to the head of the answer: at most 3,600. The lease is "
         "extended meanwhile.",

@@ -134,7 +134,7 @@ class PushRemovedView(View):
     """Always `true`."""
 
 
-class PushTestView(View):
+class PushTestResultView(View):
     """What became of a test post."""
 
     webhook_id: str

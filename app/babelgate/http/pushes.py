@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, QueueName
 from babelgate.http.problems import MethodNotAllowed
-from babelgate.http.push_views import PushRemovedView, PushRequest, PushTestView, PushView
+from babelgate.http.push_views import PushRemovedView, PushRequest, PushTestResultView, PushView
 from babelgate.push.pushes import Pushes
 
 
@@ -36,8 +36,8 @@ def routes(pushes: Pushes) -> APIRouter:
         return PushView.of(await pushes.set_paused(caller, queue, False))
 
     @router.post("/push:test")
-    async def test_push(caller: CallerOf, queue: QueueName) -> PushTestView:
-        return PushTestView.model_validate(await pushes.test(caller, queue), from_attributes=True)
+    async def test_push(caller: CallerOf, queue: QueueName) -> PushTestResultView:
+        return PushTestResultView.model_validate(await pushes.test(caller, queue), from_attributes=True)
 
     @router.api_route("/push", methods=["POST", "PATCH", "OPTIONS"], include_in_schema=False)
     async def refuse_method(queue: str) -> None:
