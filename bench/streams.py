@@ -1,9 +1,13 @@
-"""Streams against long polls: CPU of the gateway for each message, and ten thousand open streams."""
+"""Streams against long polls: CPU of the gateway for each message, and ten thousand open streams.
+
+``python -m bench.streams redis``
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -18,6 +22,7 @@ import psutil
 from babelgate.server.server import raise_file_limit
 from bench.calls import BATCH, ENVELOPE, queue
 from bench.load import request
+from tests.brokers.registry import HARNESSES
 from tests.harness.gateway import GatewayProcess, gateway
 
 MESSAGES, ROUNDS = 6_000, 3
@@ -169,15 +174,17 @@ async def _idle(port: int, pid: int) -> None:
         each.transport.close()
 
 
-def main() -> None:
-    """Print a line for each case, and one for open streams."""
+def main(broker: str) -> None:
+    """Print a line for each case, and one for open streams, for the broker of this kind."""
     raise_file_limit()
     with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
-        process = stack.enter_context(gateway(Path(home), kind=GatewayProcess))
+        started = stack.enter_context(HARNESSES[broker][0].start(Path(home)))
+        config = {"brokers": {"main": started.url}, "default": started.route()}
+        process = stack.enter_context(gateway(Path(home), config, kind=GatewayProcess))
         port = httpx.URL(process.url).port or 0
         asyncio.run(_measure(port, process.pid))
         asyncio.run(_idle(port, process.pid))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1] if len(sys.argv) > 1 else "sqlite")

@@ -39,6 +39,9 @@ _WAIT_SECONDS = 3_600.0
 """A stream asks again after this time. It has no meaning for the client."""
 _FIRST_LOOK_SECONDS = 0.05
 """How soon a stream with a full window looks whether another replica has settled some of it. The pauses double."""
+_TOP_UP_SECONDS = 0.02
+"""How long a stream with less than half of its window free waits for more settles before it asks for more messages. Its
+consumer has the other half to work on."""
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.5, 30.0
 """The pauses after a failed receive."""
 _LEAST_EXTENSION_SECONDS = 1.0
@@ -107,6 +110,9 @@ class Stream:
         self._must_rest = False
         """Whether a receive has failed a moment ago."""
         self._mean_bytes = 1
+        self._top_up: asyncio.TimerHandle | None = None
+        self._has_waited = False
+        """Whether settles were waited for since the last receive."""
         self._pause = _FIRST_LOOK_SECONDS
         self._timer: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
@@ -193,8 +199,9 @@ class Stream:
         streams = self._gateway.streams
         streams.remove(self)
         self._leave_receive()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._top_up):
+            if timer is not None:
+                timer.cancel()
         left = [held.message for held in self._in_flight.values()]
         for handle in tuple(self._in_flight):
             self._forget(handle)
@@ -209,15 +216,26 @@ class Stream:
         self._drain_is_over = True
         self._wake.set()
 
+    def _end_top_up(self) -> None:
+        self._top_up = None
+        self._has_waited = True
+        self._wake.set()
+
     def _end_rest(self) -> None:
         self._must_rest = False
         self._wake.set()
 
     def _ask(self) -> None:
         """Begin a receive if the window has room and none waits."""
-        room = min(self.window - len(self._in_flight), _MAX_ASKED, max(_ASKED_BYTES // self._mean_bytes, 1))
-        if room <= 0 or self._receive is not None or self.is_draining or self._must_rest:
+        free = self.window - len(self._in_flight)
+        if free <= 0 or self._receive is not None or self.is_draining or self._must_rest:
             return
+        if free * 2 < self.window and not self._has_waited:
+            if self._top_up is None:
+                self._top_up = self._loop.call_later(_TOP_UP_SECONDS, self._end_top_up)
+            return
+        self._has_waited = False
+        room = min(free, _MAX_ASKED, max(_ASKED_BYTES // self._mean_bytes, 1))
         gateway, access = self._gateway, self._access
         receive: asyncio.Future[list[Message]]
         try:
