@@ -44,6 +44,8 @@ ROUTES = [
     ("POST", "/queues/{queue}/redrives/{id}:cancel", None, Right.MANAGE),
     ("POST", "/queues/{queue}/redrives/{id}:resume", None, Right.MANAGE),
     ("POST", "/queues/{queue}:purge", None, Right.MANAGE),
+    ("POST", "/queues/{queue}:pause", None, Right.MANAGE),
+    ("POST", "/queues/{queue}:resume", None, Right.MANAGE),
     ("GET", "/queues/{queue}/push", None, Right.MANAGE),
     ("PUT", "/queues/{queue}/push", PUSH, Right.MANAGE),
     ("DELETE", "/queues/{queue}/push", None, Right.MANAGE),
@@ -53,7 +55,7 @@ ROUTES = [
     ("GET", "/queues/{queue}", None, None),
     ("GET", "/queues/{queue}/rates", None, None),
 ]
-ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics")]
+ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics"), ("GET", "/replicas")]
 HISTORY = [("GET", "/messages"), ("GET", "/messages/{message_id}"), ("GET", "/traces/{trace_id}")]
 """Need a right to read on some queue. :mod:`tests.http.test_history` tests which events they show."""
 

@@ -224,7 +224,9 @@ async def test_no_operation_answers_in_the_words_of_a_library(client):
         long = re.sub(r"\{[a-z_]+\}", "0" * 2000, template.replace("{queue}", "q"))
         for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
             answers = [await client.request(method, path, params=query) for query in ({"x": "1"}, {"limit": "x"})]
-            answers.append(await client.request(method, long))
+            # A stream that is served has no end.
+            if not template.endswith(":stream"):
+                answers.append(await client.request(method, long))
             if "requestBody" in operations[method]:
                 answers += [await client.request(method, path, content=body) for body in BODIES]
             for answer in answers:

@@ -171,10 +171,10 @@ def _ack(token: str) -> bytes:
 @pytest.mark.parametrize(
     ("way", "most_calls", "most_files"),
     [
-        (_publishing, 43, 15),
-        (_publishing_drafts, 45, 17),
-        (_publishing_by_the_application, 58, 21),
-        (_receiving, 66, 21),
+        (_publishing, 44, 15),
+        (_publishing_drafts, 46, 17),
+        (_publishing_by_the_application, 60, 21),
+        (_receiving, 66, 22),
         (_acking, 32, 14),
     ],
     ids=["publish", "publish a draft", "publish by the application", "receive", "ack"],
