@@ -128,6 +128,21 @@ func (e CircuitCircuit) Valid() bool {
 	}
 }
 
+// Defines values for CloudEventSpecversion.
+const (
+	N10 CloudEventSpecversion = "1.0"
+)
+
+// Valid indicates whether the value is a known member of the CloudEventSpecversion enum.
+func (e CloudEventSpecversion) Valid() bool {
+	switch e {
+	case N10:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ConcernKind.
 const (
 	BrokerErrors    ConcernKind = "broker_errors"
@@ -136,6 +151,7 @@ const (
 	DeadLetters     ConcernKind = "dead_letters"
 	ForeignMessages ConcernKind = "foreign_messages"
 	OldMessages     ConcernKind = "old_messages"
+	QueuePaused     ConcernKind = "queue_paused"
 	StorageRefused  ConcernKind = "storage_refused"
 )
 
@@ -153,6 +169,8 @@ func (e ConcernKind) Valid() bool {
 	case ForeignMessages:
 		return true
 	case OldMessages:
+		return true
+	case QueuePaused:
 		return true
 	case StorageRefused:
 		return true
@@ -347,18 +365,54 @@ func (e MessageHistoryStatus) Valid() bool {
 	}
 }
 
+// Defines values for PausePublishes.
+const (
+	PausePublishesAccept PausePublishes = "accept"
+	PausePublishesRefuse PausePublishes = "refuse"
+)
+
+// Valid indicates whether the value is a known member of the PausePublishes enum.
+func (e PausePublishes) Valid() bool {
+	switch e {
+	case PausePublishesAccept:
+		return true
+	case PausePublishesRefuse:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PauseRequestPublishes.
+const (
+	PauseRequestPublishesAccept PauseRequestPublishes = "accept"
+	PauseRequestPublishesRefuse PauseRequestPublishes = "refuse"
+)
+
+// Valid indicates whether the value is a known member of the PauseRequestPublishes enum.
+func (e PauseRequestPublishes) Valid() bool {
+	switch e {
+	case PauseRequestPublishesAccept:
+		return true
+	case PauseRequestPublishesRefuse:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyOrderingKey.
 const (
-	Ignore PolicyOrderingKey = "ignore"
-	Refuse PolicyOrderingKey = "refuse"
+	PolicyOrderingKeyIgnore PolicyOrderingKey = "ignore"
+	PolicyOrderingKeyRefuse PolicyOrderingKey = "refuse"
 )
 
 // Valid indicates whether the value is a known member of the PolicyOrderingKey enum.
 func (e PolicyOrderingKey) Valid() bool {
 	switch e {
-	case Ignore:
+	case PolicyOrderingKeyIgnore:
 		return true
-	case Refuse:
+	case PolicyOrderingKeyRefuse:
 		return true
 	default:
 		return false
@@ -374,6 +428,111 @@ const (
 func (e ProbeStatus) Valid() bool {
 	switch e {
 	case Ok:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PushSource.
+const (
+	Api           PushSource = "api"
+	Configuration PushSource = "configuration"
+)
+
+// Valid indicates whether the value is a known member of the PushSource enum.
+func (e PushSource) Valid() bool {
+	switch e {
+	case Api:
+		return true
+	case Configuration:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PushFailureCode.
+const (
+	InternalError PushFailureCode = "internal_error"
+	NoAnswer      PushFailureCode = "no_answer"
+	Status        PushFailureCode = "status"
+	Unreachable   PushFailureCode = "unreachable"
+)
+
+// Valid indicates whether the value is a known member of the PushFailureCode enum.
+func (e PushFailureCode) Valid() bool {
+	switch e {
+	case InternalError:
+		return true
+	case NoAnswer:
+		return true
+	case Status:
+		return true
+	case Unreachable:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PushRequestBody.
+const (
+	PushRequestBodyCloudevents PushRequestBody = "cloudevents"
+	PushRequestBodyData        PushRequestBody = "data"
+	PushRequestBodyEnvelope    PushRequestBody = "envelope"
+)
+
+// Valid indicates whether the value is a known member of the PushRequestBody enum.
+func (e PushRequestBody) Valid() bool {
+	switch e {
+	case PushRequestBodyCloudevents:
+		return true
+	case PushRequestBodyData:
+		return true
+	case PushRequestBodyEnvelope:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PushStateCircuit.
+const (
+	PushStateCircuitClosed   PushStateCircuit = "closed"
+	PushStateCircuitHalfOpen PushStateCircuit = "half_open"
+	PushStateCircuitOpen     PushStateCircuit = "open"
+)
+
+// Valid indicates whether the value is a known member of the PushStateCircuit enum.
+func (e PushStateCircuit) Valid() bool {
+	switch e {
+	case PushStateCircuitClosed:
+		return true
+	case PushStateCircuitHalfOpen:
+		return true
+	case PushStateCircuitOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PushTargetBody.
+const (
+	PushTargetBodyCloudevents PushTargetBody = "cloudevents"
+	PushTargetBodyData        PushTargetBody = "data"
+	PushTargetBodyEnvelope    PushTargetBody = "envelope"
+)
+
+// Valid indicates whether the value is a known member of the PushTargetBody enum.
+func (e PushTargetBody) Valid() bool {
+	switch e {
+	case PushTargetBodyCloudevents:
+		return true
+	case PushTargetBodyData:
+		return true
+	case PushTargetBodyEnvelope:
 		return true
 	default:
 		return false
@@ -639,7 +798,7 @@ type BrokerProperties struct {
 	// Examples: shop-1
 	ReplyToSessionId *string `json:"ReplyToSessionId,omitempty"`
 
-	// ScheduledEnqueueTimeUtc When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds`.
+	// ScheduledEnqueueTimeUtc When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds` and `deliver_at`.
 	//
 	// Examples: Tue, 24 Nov 2026 10:00:00 GMT
 	ScheduledEnqueueTimeUtc *string `json:"ScheduledEnqueueTimeUtc,omitempty"`
@@ -743,7 +902,10 @@ type Capabilities struct {
 	NativeRelease bool `json:"native_release"`
 
 	// Ordering `fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order.
-	Ordering             CapabilitiesOrdering   `json:"ordering"`
+	Ordering CapabilitiesOrdering `json:"ordering"`
+
+	// Priorities Whether a publish may set a `priority`.
+	Priorities           bool                   `json:"priorities"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -768,6 +930,47 @@ type Circuit struct {
 
 // CircuitCircuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
 type CircuitCircuit string
+
+// CloudEvent An event of CloudEvents 1.0 in the JSON format. The gateway converts it to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an extension attribute: a string, a boolean or an integer of 32 bits.
+//
+// Examples: {"data":{"sum":12.5},"datacontenttype":"application/json","id":"A234-1234-1234","source":"https://example.com/shop","specversion":"1.0","subject":"order/4711","time":"2026-09-21T14:13:19Z","type":"com.example.order.created"}
+type CloudEvent struct {
+	// Data The data: any JSON value.
+	Data interface{} `json:"data,omitempty"`
+
+	// DataBase64 The data in base64, instead of `data`.
+	DataBase64 *[]byte `json:"data_base64,omitempty"`
+
+	// Datacontenttype The media type of the data. Without it: JSON.
+	Datacontenttype *string `json:"datacontenttype,omitempty"`
+
+	// Dataschema A URI of the schema of the data.
+	Dataschema *string `json:"dataschema,omitempty"`
+
+	// Id Identifies the event together with its source.
+	Id string `json:"id"`
+
+	// Source A URI reference of where the event happened.
+	Source string `json:"source"`
+
+	// Specversion The version of CloudEvents.
+	Specversion CloudEventSpecversion `json:"specversion"`
+
+	// Subject What in the source the event is about.
+	Subject *string `json:"subject,omitempty"`
+
+	// Time When it happened.
+	Time *time.Time `json:"time,omitempty"`
+
+	// Type The kind of the event.
+	//
+	// Examples: com.example.order.created
+	Type                 string                 `json:"type"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// CloudEventSpecversion The version of CloudEvents.
+type CloudEventSpecversion string
 
 // Concern Something that needs attention.
 type Concern struct {
@@ -916,6 +1119,11 @@ type Draft struct {
 	// Examples: 60
 	DelaySeconds *float64 `json:"delay_seconds,omitempty"`
 
+	// DeliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+	//
+	// Examples: 1790000060000
+	DeliverAt *int64 `json:"deliver_at,omitempty"`
+
 	// Headers Native headers of the message, where the broker supports them. They are no part of the body.
 	Headers *map[string]string `json:"headers,omitempty"`
 
@@ -937,8 +1145,18 @@ type Draft struct {
 	// Examples: customer-42
 	OrderingKey *string `json:"ordering_key,omitempty"`
 
+	// Priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+	//
+	// Examples: 7
+	Priority *int64 `json:"priority,omitempty"`
+
 	// TraceId By convention a UUID. Without it: a new one.
 	TraceId *string `json:"trace_id,omitempty"`
+
+	// TtlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+	//
+	// Examples: 3600
+	TtlSeconds *float64 `json:"ttl_seconds,omitempty"`
 }
 
 // DraftMeta What a draft may say of its producer. The gateway adds the other members.
@@ -965,6 +1183,11 @@ type Entry struct {
 	// Examples: 60
 	DelaySeconds *float64 `json:"delay_seconds,omitempty"`
 
+	// DeliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+	//
+	// Examples: 1790000060000
+	DeliverAt *int64 `json:"deliver_at,omitempty"`
+
 	// Envelope A BabelQueue envelope.
 	//
 	// Examples: {"attempts":0,"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome","meta":{"created_at":1790000000000,"id":"7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11","lang":"python","queue":"emails","schema_version":1},"trace_id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"}
@@ -982,6 +1205,16 @@ type Entry struct {
 	//
 	// Examples: customer-42
 	OrderingKey *string `json:"ordering_key,omitempty"`
+
+	// Priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+	//
+	// Examples: 7
+	Priority *int64 `json:"priority,omitempty"`
+
+	// TtlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+	//
+	// Examples: 3600
+	TtlSeconds *float64 `json:"ttl_seconds,omitempty"`
 }
 
 // EntryResult The result of one entry of a batch: “id“ and “trace_id“ when it was accepted, else its error.
@@ -1268,13 +1501,16 @@ type ListedQueue struct {
 	// Examples: ojs.queue.emails
 	NativeName string `json:"native_name"`
 
+	// Pause The pause of the queue; `null`: it is not paused.
+	Pause *Pause `json:"pause"`
+
 	// Policy The configured rules of a queue.
 	Policy Policy `json:"policy"`
 
 	// Queue The name of the queue in paths.
 	Queue string `json:"queue"`
 
-	// Source How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
+	// Source How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is paused.
 	Source ListedQueueSource `json:"source"`
 
 	// Stats Counts of a queue. `null`: the broker does not report this count.
@@ -1287,7 +1523,7 @@ type ListedQueue struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// ListedQueueSource How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
+// ListedQueueSource How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is paused.
 type ListedQueueSource string
 
 // MessageHistory A message, and what happened to it.
@@ -1434,6 +1670,61 @@ type NativeWrite struct {
 	//
 	// Examples: {"exchange":"","mandatory":true,"routing_key":"emails"}
 	Target               map[string]interface{} `json:"target"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// Pause The pause of a queue.
+type Pause struct {
+	// By The name of the token that paused the queue, or that changed the pause last.
+	By string `json:"by"`
+
+	// PausedAt Since when the queue is paused, Unix milliseconds UTC.
+	PausedAt int64 `json:"paused_at"`
+
+	// Publishes What becomes of publishes meanwhile.
+	Publishes PausePublishes `json:"publishes"`
+
+	// Reason Why, in words; `null`: none was given.
+	Reason               *string                `json:"reason"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PausePublishes What becomes of publishes meanwhile.
+type PausePublishes string
+
+// PauseRequest How to pause. Without a body: publishes are accepted.
+//
+// Examples: {"publishes":"accept","reason":"The mail server is down."}
+type PauseRequest struct {
+	// Publishes `refuse`: publishes get 409 `queue_paused` until the queue is resumed.
+	Publishes *PauseRequestPublishes `json:"publishes,omitempty"`
+
+	// Reason Why, in words: everybody who sees the queue sees it.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// PauseRequestPublishes `refuse`: publishes get 409 `queue_paused` until the queue is resumed.
+type PauseRequestPublishes string
+
+// PauseResult The state of a queue after a pause or a resume, and which processes know it.
+type PauseResult struct {
+	// Detail The same in sentences for people.
+	Detail string `json:"detail"`
+
+	// Kept Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+	Kept bool `json:"kept"`
+
+	// Pause The pause in force; `null`: the queue is not paused.
+	Pause *Pause `json:"pause"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
+
+	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+	Silent []string `json:"silent"`
+
+	// Told How many other processes have confirmed that they know it.
+	Told                 int64                  `json:"told"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -1631,6 +1922,188 @@ type Purged struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Push The push of a queue.
+type Push struct {
+	// Paused Whether nothing is pushed until `:resume`.
+	Paused bool `json:"paused"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
+
+	// Source Where the target comes from. One of the configuration cannot be changed by calls.
+	Source PushSource `json:"source"`
+
+	// State `null` while the push is paused.
+	State *PushState `json:"state"`
+
+	// Target A target, without its secrets.
+	Target               PushTarget             `json:"target"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushSource Where the target comes from. One of the configuration cannot be changed by calls.
+type PushSource string
+
+// PushFailure A post that was no success.
+type PushFailure struct {
+	// At When it began; Unix milliseconds UTC.
+	At int64 `json:"at"`
+
+	// Code Whether the status was no success, there was no answer, or no connection.
+	Code PushFailureCode `json:"code"`
+
+	// Detail The same for people, with the beginning of the answer.
+	Detail string `json:"detail"`
+
+	// Status The status of the answer; `null` without one.
+	Status *int64 `json:"status"`
+
+	// WebhookId The `webhook-id` of the message.
+	WebhookId            string                 `json:"webhook_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushFailureCode Whether the status was no success, there was no answer, or no connection.
+type PushFailureCode string
+
+// PushOutcomes What became of the posts since the push started in the process that answers.
+type PushOutcomes struct {
+	// Acked Messages that are done. Default: 0.
+	Acked *int64 `json:"acked,omitempty"`
+
+	// Held Messages that went back, because the target asked for a pause. Default: 0.
+	Held *int64 `json:"held,omitempty"`
+
+	// Nacked Failed attempts. Default: 0.
+	Nacked *int64 `json:"nacked,omitempty"`
+
+	// Rejected Messages that were dead-lettered at once. Default: 0.
+	Rejected *int64 `json:"rejected,omitempty"`
+
+	// Unreachable Messages that went back, because there was no connection. Default: 0.
+	Unreachable          *int64                 `json:"unreachable,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushRemoved A push that was removed.
+type PushRemoved struct {
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
+
+	// Removed Always `true`. Default: true.
+	Removed              *bool                  `json:"removed,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushRequest Where the messages of the queue are pushed to, as `push` in a route of the configuration.
+//
+// Examples: {"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"url":"https://shop.example/hooks/orders"}
+type PushRequest struct {
+	// Body What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+	Body *PushRequestBody `json:"body,omitempty"`
+
+	// Concurrency Most posts at a time, of each process. 1 keeps the order of the queue. Default: 10.
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// Headers More headers of each post, such as `authorization`.
+	Headers *map[string]string `json:"headers,omitempty"`
+
+	// MaxMessages Most messages in one post, whose body is then a list of at least one. None: one message, without a list.
+	MaxMessages *int64 `json:"max_messages,omitempty"`
+
+	// PerSecond Most posts in a second, of each process. None: no bound.
+	PerSecond *float64 `json:"per_second,omitempty"`
+
+	// RejectStatuses Statuses of answers with which a message is dead-lettered at once.
+	RejectStatuses *[]int64 `json:"reject_statuses,omitempty"`
+
+	// Secrets Secrets of [Standard Webhooks](https://www.standardwebhooks.com), `whsec_…`. Each signs every post, so that a receiver can change from one to the next.
+	Secrets []string `json:"secrets"`
+
+	// TimeoutSeconds Seconds for a post, from connecting to the head of the answer: at most 3,600. The lease is extended meanwhile. Default: 30.0.
+	TimeoutSeconds *float64 `json:"timeout_seconds,omitempty"`
+
+	// Url The URL of the webhook that each message is posted to: `https://…`.
+	//
+	// Examples: https://shop.example/hooks/orders
+	Url string `json:"url"`
+}
+
+// PushRequestBody What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+type PushRequestBody string
+
+// PushState The state of a push in the process that answers.
+type PushState struct {
+	// Circuit `open`: nothing is pushed for `wait_seconds`. `half_open`: a single message probes the target.
+	Circuit PushStateCircuit `json:"circuit"`
+
+	// Failures The latest failures, at most 10, the newest last.
+	Failures []PushFailure `json:"failures"`
+
+	// InFlight Messages that were received and are not settled yet.
+	InFlight int64 `json:"in_flight"`
+
+	// Outcomes What became of the posts since the push started in the process that answers.
+	Outcomes PushOutcomes `json:"outcomes"`
+
+	// WaitSeconds Seconds until a message is pushed again; 0 while nothing holds it.
+	WaitSeconds          float64                `json:"wait_seconds"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushStateCircuit `open`: nothing is pushed for `wait_seconds`. `half_open`: a single message probes the target.
+type PushStateCircuit string
+
+// PushTarget A target, without its secrets.
+type PushTarget struct {
+	// Body What is posted.
+	Body PushTargetBody `json:"body"`
+
+	// Concurrency Most posts at a time, of each process.
+	Concurrency int64 `json:"concurrency"`
+
+	// Headers The names of the additional headers.
+	Headers []string `json:"headers"`
+
+	// MaxMessages Most messages in one post, whose body is a list; `null`: one message, without a list.
+	MaxMessages *int64 `json:"max_messages"`
+
+	// PerSecond Most posts in a second, of each process; `null`: no bound.
+	PerSecond *float64 `json:"per_second"`
+
+	// RejectStatuses Statuses of answers with which a message is dead-lettered at once.
+	RejectStatuses []int64 `json:"reject_statuses"`
+
+	// Secrets How many secrets sign each post.
+	Secrets int64 `json:"secrets"`
+
+	// TimeoutSeconds Seconds for a post.
+	TimeoutSeconds float64 `json:"timeout_seconds"`
+
+	// Url The URL; the values of its query are `***`.
+	Url                  string                 `json:"url"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushTargetBody What is posted.
+type PushTargetBody string
+
+// PushTestResult What became of a test post.
+type PushTestResult struct {
+	// Detail The beginning of the answer, or why there was none.
+	Detail string `json:"detail"`
+
+	// Seconds Its duration in seconds.
+	Seconds float64 `json:"seconds"`
+
+	// Status The status of the answer; `null` without one.
+	Status *int64 `json:"status"`
+
+	// WebhookId Its `webhook-id`, which begins with `test_`.
+	WebhookId            string                 `json:"webhook_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Queue A queue: its counts, capabilities and policy.
 type Queue struct {
 	// Broker The configured name of the broker.
@@ -1651,6 +2124,9 @@ type Queue struct {
 	//
 	// Examples: ojs.queue.emails
 	NativeName string `json:"native_name"`
+
+	// Pause The pause of the queue; `null`: it is not paused.
+	Pause *Pause `json:"pause"`
 
 	// Policy The configured rules of a queue.
 	Policy Policy `json:"policy"`
@@ -1780,7 +2256,10 @@ type ReceiveRequest struct {
 // Received Deliveries, oldest first; an empty list when there are none.
 type Received struct {
 	// Messages Deliveries, oldest first.
-	Messages             []ReceivedMessage      `json:"messages"`
+	Messages []ReceivedMessage `json:"messages"`
+
+	// Paused True: the queue is paused, and hands nothing out until it is resumed.
+	Paused               *bool                  `json:"paused,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -2129,6 +2608,44 @@ type RemovalResult struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// Replica A process that serves: a gateway, or one of its workers.
+type Replica struct {
+	// Gateway The same for all workers of one gateway; empty for one of an older version.
+	Gateway string `json:"gateway"`
+
+	// Incarnation Identifies the process; random at each start.
+	Incarnation string `json:"incarnation"`
+
+	// Node Its name in logs and journals, mostly that of its host; empty for one of an older version.
+	Node string `json:"node"`
+
+	// Pid Its process id on its host; 0 for one of an older version.
+	Pid int64 `json:"pid"`
+
+	// StartedAt When it started, Unix milliseconds UTC; 0 for one of an older version.
+	StartedAt int64 `json:"started_at"`
+
+	// Version The version that it runs; empty for one of an older version.
+	Version              string                 `json:"version"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// ReplicaList The processes that serve, and the peers that do not answer.
+type ReplicaList struct {
+	// HasPort `false`: the process has no private port for peers, so that it finds no other.
+	HasPort bool `json:"has_port"`
+
+	// Own The incarnation of the process that answers.
+	Own string `json:"own"`
+
+	// Processes The processes, by node and gateway, at most 10 seconds old.
+	Processes []Replica `json:"processes"`
+
+	// Silent Peers that gave no answer within a second: their addresses, or the names of their sockets.
+	Silent               []string               `json:"silent"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Searched How far the search went. Earlier events may be known to the data pipeline.
 type Searched struct {
 	// Gateways The gateways that answered, by name.
@@ -2202,6 +2719,22 @@ type Stats struct {
 	// OldestAgeSeconds Age of the oldest ready message in seconds; `null` without one.
 	OldestAgeSeconds     *float64               `json:"oldest_age_seconds"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// StreamRequest The parameters of a stream. “lease_seconds“ defaults to the queue's policy.
+//
+// Examples: {"lease_seconds":60,"max_in_flight":10}
+type StreamRequest struct {
+	// AutoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true.
+	AutoExtend *bool `json:"auto_extend,omitempty"`
+
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
+	//
+	// Examples: 60
+	LeaseSeconds *float64 `json:"lease_seconds,omitempty"`
+
+	// MaxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.
+	MaxInFlight *int64 `json:"max_in_flight,omitempty"`
 }
 
 // TokenResult The result of one token. “index“ counts within the tokens of its action. “lease_expires_at“ (Unix milliseconds) is given after an extend.
@@ -2390,6 +2923,9 @@ type ListQueuesParams struct {
 
 	// Cursor `next_cursor` of the previous page.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Paused `true`: only paused queues; `false`: only queues that are not paused.
+	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
 }
 
 // ListDeadLettersParams defines parameters for ListDeadLetters.
@@ -2448,6 +2984,15 @@ type PublishMessageParams struct {
 	// OrderingKey Messages with the same key are delivered in their order, where the queue keeps one.
 	OrderingKey *string `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
 
+	// DeliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`.
+	DeliverAt *int64 `form:"deliver_at,omitempty" json:"deliver_at,omitempty"`
+
+	// TtlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.
+	TtlSeconds *float64 `form:"ttl_seconds,omitempty" json:"ttl_seconds,omitempty"`
+
+	// Priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.
+	Priority *int64 `form:"priority,omitempty" json:"priority,omitempty"`
+
 	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 
@@ -2488,6 +3033,30 @@ type ReceiveMessagesParams struct {
 	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
 }
 
+// StreamMessagesByGetParams defines parameters for StreamMessagesByGet.
+type StreamMessagesByGetParams struct {
+	// MaxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.
+	MaxInFlight *int64 `form:"max_in_flight,omitempty" json:"max_in_flight,omitempty"`
+
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.
+	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
+
+	// AutoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true.
+	AutoExtend *bool `form:"auto_extend,omitempty" json:"auto_extend,omitempty"`
+}
+
+// StreamMessagesParams defines parameters for StreamMessages.
+type StreamMessagesParams struct {
+	// MaxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.
+	MaxInFlight *int64 `form:"max_in_flight,omitempty" json:"max_in_flight,omitempty"`
+
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.
+	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
+
+	// AutoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true.
+	AutoExtend *bool `form:"auto_extend,omitempty" json:"auto_extend,omitempty"`
+}
+
 // ValidateMessageParams defines parameters for ValidateMessage.
 type ValidateMessageParams struct {
 	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.
@@ -2495,6 +3064,15 @@ type ValidateMessageParams struct {
 
 	// OrderingKey Messages with the same key are delivered in their order, where the queue keeps one.
 	OrderingKey *string `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
+
+	// DeliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`.
+	DeliverAt *int64 `form:"deliver_at,omitempty" json:"deliver_at,omitempty"`
+
+	// TtlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.
+	TtlSeconds *float64 `form:"ttl_seconds,omitempty" json:"ttl_seconds,omitempty"`
+
+	// Priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.
+	Priority *int64 `form:"priority,omitempty" json:"priority,omitempty"`
 
 	// Mode The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".
 	Mode interface{} `form:"mode,omitempty" json:"mode,omitempty"`
@@ -2539,6 +3117,9 @@ type PurgeDeadLettersJSONRequestBody = PurgeRequest
 // RedriveDeadLettersJSONRequestBody defines body for RedriveDeadLetters for application/json ContentType.
 type RedriveDeadLettersJSONRequestBody = RedriveRequest
 
+// PublishMessageApplicationCloudeventsPlusJSONRequestBody defines body for PublishMessage for application/cloudevents+json ContentType.
+type PublishMessageApplicationCloudeventsPlusJSONRequestBody = CloudEvent
+
 // PublishMessageJSONRequestBody defines body for PublishMessage for application/json ContentType.
 type PublishMessageJSONRequestBody = Draft
 
@@ -2572,6 +3153,12 @@ type RejectMessagesJSONRequestBody = RejectRequest
 // SettleMessagesJSONRequestBody defines body for SettleMessages for application/json ContentType.
 type SettleMessagesJSONRequestBody = SettleRequest
 
+// StreamMessagesJSONRequestBody defines body for StreamMessages for application/json ContentType.
+type StreamMessagesJSONRequestBody = StreamRequest
+
+// ValidateMessageApplicationCloudeventsPlusJSONRequestBody defines body for ValidateMessage for application/cloudevents+json ContentType.
+type ValidateMessageApplicationCloudeventsPlusJSONRequestBody = CloudEvent
+
 // ValidateMessageJSONRequestBody defines body for ValidateMessage for application/json ContentType.
 type ValidateMessageJSONRequestBody = Draft
 
@@ -2583,6 +3170,12 @@ type ValidateMessageApplicationVndBabelqueueEntryPlusJSONRequestBody = Entry
 
 // ValidateMessageApplicationVndBabelqueueEnvelopePlusJSONRequestBody defines body for ValidateMessage for application/vnd.babelqueue.envelope+json ContentType.
 type ValidateMessageApplicationVndBabelqueueEnvelopePlusJSONRequestBody = Envelope
+
+// PutPushJSONRequestBody defines body for PutPush for application/json ContentType.
+type PutPushJSONRequestBody = PushRequest
+
+// PauseQueueJSONRequestBody defines body for PauseQueue for application/json ContentType.
+type PauseQueueJSONRequestBody = PauseRequest
 
 // PurgeQueueJSONRequestBody defines body for PurgeQueue for application/json ContentType.
 type PurgeQueueJSONRequestBody = PurgeRequest
@@ -3321,6 +3914,14 @@ func (a *Capabilities) UnmarshalJSON(b []byte) error {
 		delete(object, "ordering")
 	}
 
+	if raw, found := object["priorities"]; found {
+		err = json.Unmarshal(raw, &a.Priorities)
+		if err != nil {
+			return fmt.Errorf("error reading 'priorities': %w", err)
+		}
+		delete(object, "priorities")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -3402,6 +4003,11 @@ func (a Capabilities) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("error marshaling 'ordering': %w", err)
 	}
 
+	object["priorities"], err = json.Marshal(a.Priorities)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'priorities': %w", err)
+	}
+
 	for fieldName, field := range a.AdditionalProperties {
 		object[fieldName], err = json.Marshal(field)
 		if err != nil {
@@ -3479,6 +4085,199 @@ func (a Circuit) MarshalJSON() ([]byte, error) {
 	object["circuit"], err = json.Marshal(a.Circuit)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'circuit': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for CloudEvent. Returns the specified
+// element and whether it was found
+func (a CloudEvent) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for CloudEvent
+func (a *CloudEvent) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for CloudEvent to handle AdditionalProperties
+func (a *CloudEvent) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["data"]; found {
+		err = json.Unmarshal(raw, &a.Data)
+		if err != nil {
+			return fmt.Errorf("error reading 'data': %w", err)
+		}
+		delete(object, "data")
+	}
+
+	if raw, found := object["data_base64"]; found {
+		err = json.Unmarshal(raw, &a.DataBase64)
+		if err != nil {
+			return fmt.Errorf("error reading 'data_base64': %w", err)
+		}
+		delete(object, "data_base64")
+	}
+
+	if raw, found := object["datacontenttype"]; found {
+		err = json.Unmarshal(raw, &a.Datacontenttype)
+		if err != nil {
+			return fmt.Errorf("error reading 'datacontenttype': %w", err)
+		}
+		delete(object, "datacontenttype")
+	}
+
+	if raw, found := object["dataschema"]; found {
+		err = json.Unmarshal(raw, &a.Dataschema)
+		if err != nil {
+			return fmt.Errorf("error reading 'dataschema': %w", err)
+		}
+		delete(object, "dataschema")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["source"]; found {
+		err = json.Unmarshal(raw, &a.Source)
+		if err != nil {
+			return fmt.Errorf("error reading 'source': %w", err)
+		}
+		delete(object, "source")
+	}
+
+	if raw, found := object["specversion"]; found {
+		err = json.Unmarshal(raw, &a.Specversion)
+		if err != nil {
+			return fmt.Errorf("error reading 'specversion': %w", err)
+		}
+		delete(object, "specversion")
+	}
+
+	if raw, found := object["subject"]; found {
+		err = json.Unmarshal(raw, &a.Subject)
+		if err != nil {
+			return fmt.Errorf("error reading 'subject': %w", err)
+		}
+		delete(object, "subject")
+	}
+
+	if raw, found := object["time"]; found {
+		err = json.Unmarshal(raw, &a.Time)
+		if err != nil {
+			return fmt.Errorf("error reading 'time': %w", err)
+		}
+		delete(object, "time")
+	}
+
+	if raw, found := object["type"]; found {
+		err = json.Unmarshal(raw, &a.Type)
+		if err != nil {
+			return fmt.Errorf("error reading 'type': %w", err)
+		}
+		delete(object, "type")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for CloudEvent to handle AdditionalProperties
+func (a CloudEvent) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["data"], err = json.Marshal(a.Data)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'data': %w", err)
+	}
+
+	if a.DataBase64 != nil {
+		object["data_base64"], err = json.Marshal(a.DataBase64)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'data_base64': %w", err)
+		}
+	}
+
+	if a.Datacontenttype != nil {
+		object["datacontenttype"], err = json.Marshal(a.Datacontenttype)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'datacontenttype': %w", err)
+		}
+	}
+
+	if a.Dataschema != nil {
+		object["dataschema"], err = json.Marshal(a.Dataschema)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'dataschema': %w", err)
+		}
+	}
+
+	object["id"], err = json.Marshal(a.Id)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	object["source"], err = json.Marshal(a.Source)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'source': %w", err)
+	}
+
+	object["specversion"], err = json.Marshal(a.Specversion)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'specversion': %w", err)
+	}
+
+	if a.Subject != nil {
+		object["subject"], err = json.Marshal(a.Subject)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'subject': %w", err)
+		}
+	}
+
+	if a.Time != nil {
+		object["time"], err = json.Marshal(a.Time)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'time': %w", err)
+		}
+	}
+
+	object["type"], err = json.Marshal(a.Type)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'type': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -5432,6 +6231,14 @@ func (a *ListedQueue) UnmarshalJSON(b []byte) error {
 		delete(object, "native_name")
 	}
 
+	if raw, found := object["pause"]; found {
+		err = json.Unmarshal(raw, &a.Pause)
+		if err != nil {
+			return fmt.Errorf("error reading 'pause': %w", err)
+		}
+		delete(object, "pause")
+	}
+
 	if raw, found := object["policy"]; found {
 		err = json.Unmarshal(raw, &a.Policy)
 		if err != nil {
@@ -5514,6 +6321,11 @@ func (a ListedQueue) MarshalJSON() ([]byte, error) {
 	object["native_name"], err = json.Marshal(a.NativeName)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'native_name': %w", err)
+	}
+
+	object["pause"], err = json.Marshal(a.Pause)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'pause': %w", err)
 	}
 
 	object["policy"], err = json.Marshal(a.Policy)
@@ -6192,6 +7004,244 @@ func (a NativeWrite) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'target': %w", err)
 		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Pause. Returns the specified
+// element and whether it was found
+func (a Pause) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Pause
+func (a *Pause) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Pause to handle AdditionalProperties
+func (a *Pause) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["by"]; found {
+		err = json.Unmarshal(raw, &a.By)
+		if err != nil {
+			return fmt.Errorf("error reading 'by': %w", err)
+		}
+		delete(object, "by")
+	}
+
+	if raw, found := object["paused_at"]; found {
+		err = json.Unmarshal(raw, &a.PausedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'paused_at': %w", err)
+		}
+		delete(object, "paused_at")
+	}
+
+	if raw, found := object["publishes"]; found {
+		err = json.Unmarshal(raw, &a.Publishes)
+		if err != nil {
+			return fmt.Errorf("error reading 'publishes': %w", err)
+		}
+		delete(object, "publishes")
+	}
+
+	if raw, found := object["reason"]; found {
+		err = json.Unmarshal(raw, &a.Reason)
+		if err != nil {
+			return fmt.Errorf("error reading 'reason': %w", err)
+		}
+		delete(object, "reason")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Pause to handle AdditionalProperties
+func (a Pause) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["by"], err = json.Marshal(a.By)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'by': %w", err)
+	}
+
+	object["paused_at"], err = json.Marshal(a.PausedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'paused_at': %w", err)
+	}
+
+	object["publishes"], err = json.Marshal(a.Publishes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'publishes': %w", err)
+	}
+
+	object["reason"], err = json.Marshal(a.Reason)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'reason': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PauseResult. Returns the specified
+// element and whether it was found
+func (a PauseResult) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PauseResult
+func (a *PauseResult) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PauseResult to handle AdditionalProperties
+func (a *PauseResult) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["kept"]; found {
+		err = json.Unmarshal(raw, &a.Kept)
+		if err != nil {
+			return fmt.Errorf("error reading 'kept': %w", err)
+		}
+		delete(object, "kept")
+	}
+
+	if raw, found := object["pause"]; found {
+		err = json.Unmarshal(raw, &a.Pause)
+		if err != nil {
+			return fmt.Errorf("error reading 'pause': %w", err)
+		}
+		delete(object, "pause")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["told"]; found {
+		err = json.Unmarshal(raw, &a.Told)
+		if err != nil {
+			return fmt.Errorf("error reading 'told': %w", err)
+		}
+		delete(object, "told")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PauseResult to handle AdditionalProperties
+func (a PauseResult) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["kept"], err = json.Marshal(a.Kept)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'kept': %w", err)
+	}
+
+	object["pause"], err = json.Marshal(a.Pause)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'pause': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["told"], err = json.Marshal(a.Told)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'told': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -7269,6 +8319,850 @@ func (a Purged) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for Push. Returns the specified
+// element and whether it was found
+func (a Push) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Push
+func (a *Push) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Push to handle AdditionalProperties
+func (a *Push) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["paused"]; found {
+		err = json.Unmarshal(raw, &a.Paused)
+		if err != nil {
+			return fmt.Errorf("error reading 'paused': %w", err)
+		}
+		delete(object, "paused")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["source"]; found {
+		err = json.Unmarshal(raw, &a.Source)
+		if err != nil {
+			return fmt.Errorf("error reading 'source': %w", err)
+		}
+		delete(object, "source")
+	}
+
+	if raw, found := object["state"]; found {
+		err = json.Unmarshal(raw, &a.State)
+		if err != nil {
+			return fmt.Errorf("error reading 'state': %w", err)
+		}
+		delete(object, "state")
+	}
+
+	if raw, found := object["target"]; found {
+		err = json.Unmarshal(raw, &a.Target)
+		if err != nil {
+			return fmt.Errorf("error reading 'target': %w", err)
+		}
+		delete(object, "target")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Push to handle AdditionalProperties
+func (a Push) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["paused"], err = json.Marshal(a.Paused)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'paused': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	object["source"], err = json.Marshal(a.Source)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'source': %w", err)
+	}
+
+	object["state"], err = json.Marshal(a.State)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'state': %w", err)
+	}
+
+	object["target"], err = json.Marshal(a.Target)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'target': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PushFailure. Returns the specified
+// element and whether it was found
+func (a PushFailure) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushFailure
+func (a *PushFailure) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushFailure to handle AdditionalProperties
+func (a *PushFailure) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["at"]; found {
+		err = json.Unmarshal(raw, &a.At)
+		if err != nil {
+			return fmt.Errorf("error reading 'at': %w", err)
+		}
+		delete(object, "at")
+	}
+
+	if raw, found := object["code"]; found {
+		err = json.Unmarshal(raw, &a.Code)
+		if err != nil {
+			return fmt.Errorf("error reading 'code': %w", err)
+		}
+		delete(object, "code")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["status"]; found {
+		err = json.Unmarshal(raw, &a.Status)
+		if err != nil {
+			return fmt.Errorf("error reading 'status': %w", err)
+		}
+		delete(object, "status")
+	}
+
+	if raw, found := object["webhook_id"]; found {
+		err = json.Unmarshal(raw, &a.WebhookId)
+		if err != nil {
+			return fmt.Errorf("error reading 'webhook_id': %w", err)
+		}
+		delete(object, "webhook_id")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushFailure to handle AdditionalProperties
+func (a PushFailure) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["at"], err = json.Marshal(a.At)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'at': %w", err)
+	}
+
+	object["code"], err = json.Marshal(a.Code)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'code': %w", err)
+	}
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["status"], err = json.Marshal(a.Status)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'status': %w", err)
+	}
+
+	object["webhook_id"], err = json.Marshal(a.WebhookId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'webhook_id': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PushOutcomes. Returns the specified
+// element and whether it was found
+func (a PushOutcomes) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushOutcomes
+func (a *PushOutcomes) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushOutcomes to handle AdditionalProperties
+func (a *PushOutcomes) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["acked"]; found {
+		err = json.Unmarshal(raw, &a.Acked)
+		if err != nil {
+			return fmt.Errorf("error reading 'acked': %w", err)
+		}
+		delete(object, "acked")
+	}
+
+	if raw, found := object["held"]; found {
+		err = json.Unmarshal(raw, &a.Held)
+		if err != nil {
+			return fmt.Errorf("error reading 'held': %w", err)
+		}
+		delete(object, "held")
+	}
+
+	if raw, found := object["nacked"]; found {
+		err = json.Unmarshal(raw, &a.Nacked)
+		if err != nil {
+			return fmt.Errorf("error reading 'nacked': %w", err)
+		}
+		delete(object, "nacked")
+	}
+
+	if raw, found := object["rejected"]; found {
+		err = json.Unmarshal(raw, &a.Rejected)
+		if err != nil {
+			return fmt.Errorf("error reading 'rejected': %w", err)
+		}
+		delete(object, "rejected")
+	}
+
+	if raw, found := object["unreachable"]; found {
+		err = json.Unmarshal(raw, &a.Unreachable)
+		if err != nil {
+			return fmt.Errorf("error reading 'unreachable': %w", err)
+		}
+		delete(object, "unreachable")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushOutcomes to handle AdditionalProperties
+func (a PushOutcomes) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Acked != nil {
+		object["acked"], err = json.Marshal(a.Acked)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'acked': %w", err)
+		}
+	}
+
+	if a.Held != nil {
+		object["held"], err = json.Marshal(a.Held)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'held': %w", err)
+		}
+	}
+
+	if a.Nacked != nil {
+		object["nacked"], err = json.Marshal(a.Nacked)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'nacked': %w", err)
+		}
+	}
+
+	if a.Rejected != nil {
+		object["rejected"], err = json.Marshal(a.Rejected)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'rejected': %w", err)
+		}
+	}
+
+	if a.Unreachable != nil {
+		object["unreachable"], err = json.Marshal(a.Unreachable)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'unreachable': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PushRemoved. Returns the specified
+// element and whether it was found
+func (a PushRemoved) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushRemoved
+func (a *PushRemoved) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushRemoved to handle AdditionalProperties
+func (a *PushRemoved) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["removed"]; found {
+		err = json.Unmarshal(raw, &a.Removed)
+		if err != nil {
+			return fmt.Errorf("error reading 'removed': %w", err)
+		}
+		delete(object, "removed")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushRemoved to handle AdditionalProperties
+func (a PushRemoved) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	if a.Removed != nil {
+		object["removed"], err = json.Marshal(a.Removed)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'removed': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PushState. Returns the specified
+// element and whether it was found
+func (a PushState) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushState
+func (a *PushState) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushState to handle AdditionalProperties
+func (a *PushState) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["circuit"]; found {
+		err = json.Unmarshal(raw, &a.Circuit)
+		if err != nil {
+			return fmt.Errorf("error reading 'circuit': %w", err)
+		}
+		delete(object, "circuit")
+	}
+
+	if raw, found := object["failures"]; found {
+		err = json.Unmarshal(raw, &a.Failures)
+		if err != nil {
+			return fmt.Errorf("error reading 'failures': %w", err)
+		}
+		delete(object, "failures")
+	}
+
+	if raw, found := object["in_flight"]; found {
+		err = json.Unmarshal(raw, &a.InFlight)
+		if err != nil {
+			return fmt.Errorf("error reading 'in_flight': %w", err)
+		}
+		delete(object, "in_flight")
+	}
+
+	if raw, found := object["outcomes"]; found {
+		err = json.Unmarshal(raw, &a.Outcomes)
+		if err != nil {
+			return fmt.Errorf("error reading 'outcomes': %w", err)
+		}
+		delete(object, "outcomes")
+	}
+
+	if raw, found := object["wait_seconds"]; found {
+		err = json.Unmarshal(raw, &a.WaitSeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'wait_seconds': %w", err)
+		}
+		delete(object, "wait_seconds")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushState to handle AdditionalProperties
+func (a PushState) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["circuit"], err = json.Marshal(a.Circuit)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'circuit': %w", err)
+	}
+
+	if a.Failures != nil {
+		object["failures"], err = json.Marshal(a.Failures)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'failures': %w", err)
+		}
+	}
+
+	object["in_flight"], err = json.Marshal(a.InFlight)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'in_flight': %w", err)
+	}
+
+	object["outcomes"], err = json.Marshal(a.Outcomes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'outcomes': %w", err)
+	}
+
+	object["wait_seconds"], err = json.Marshal(a.WaitSeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'wait_seconds': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PushTarget. Returns the specified
+// element and whether it was found
+func (a PushTarget) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushTarget
+func (a *PushTarget) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushTarget to handle AdditionalProperties
+func (a *PushTarget) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["body"]; found {
+		err = json.Unmarshal(raw, &a.Body)
+		if err != nil {
+			return fmt.Errorf("error reading 'body': %w", err)
+		}
+		delete(object, "body")
+	}
+
+	if raw, found := object["concurrency"]; found {
+		err = json.Unmarshal(raw, &a.Concurrency)
+		if err != nil {
+			return fmt.Errorf("error reading 'concurrency': %w", err)
+		}
+		delete(object, "concurrency")
+	}
+
+	if raw, found := object["headers"]; found {
+		err = json.Unmarshal(raw, &a.Headers)
+		if err != nil {
+			return fmt.Errorf("error reading 'headers': %w", err)
+		}
+		delete(object, "headers")
+	}
+
+	if raw, found := object["max_messages"]; found {
+		err = json.Unmarshal(raw, &a.MaxMessages)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_messages': %w", err)
+		}
+		delete(object, "max_messages")
+	}
+
+	if raw, found := object["per_second"]; found {
+		err = json.Unmarshal(raw, &a.PerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'per_second': %w", err)
+		}
+		delete(object, "per_second")
+	}
+
+	if raw, found := object["reject_statuses"]; found {
+		err = json.Unmarshal(raw, &a.RejectStatuses)
+		if err != nil {
+			return fmt.Errorf("error reading 'reject_statuses': %w", err)
+		}
+		delete(object, "reject_statuses")
+	}
+
+	if raw, found := object["secrets"]; found {
+		err = json.Unmarshal(raw, &a.Secrets)
+		if err != nil {
+			return fmt.Errorf("error reading 'secrets': %w", err)
+		}
+		delete(object, "secrets")
+	}
+
+	if raw, found := object["timeout_seconds"]; found {
+		err = json.Unmarshal(raw, &a.TimeoutSeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'timeout_seconds': %w", err)
+		}
+		delete(object, "timeout_seconds")
+	}
+
+	if raw, found := object["url"]; found {
+		err = json.Unmarshal(raw, &a.Url)
+		if err != nil {
+			return fmt.Errorf("error reading 'url': %w", err)
+		}
+		delete(object, "url")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushTarget to handle AdditionalProperties
+func (a PushTarget) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["body"], err = json.Marshal(a.Body)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'body': %w", err)
+	}
+
+	object["concurrency"], err = json.Marshal(a.Concurrency)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'concurrency': %w", err)
+	}
+
+	if a.Headers != nil {
+		object["headers"], err = json.Marshal(a.Headers)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'headers': %w", err)
+		}
+	}
+
+	object["max_messages"], err = json.Marshal(a.MaxMessages)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_messages': %w", err)
+	}
+
+	object["per_second"], err = json.Marshal(a.PerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'per_second': %w", err)
+	}
+
+	if a.RejectStatuses != nil {
+		object["reject_statuses"], err = json.Marshal(a.RejectStatuses)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'reject_statuses': %w", err)
+		}
+	}
+
+	object["secrets"], err = json.Marshal(a.Secrets)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'secrets': %w", err)
+	}
+
+	object["timeout_seconds"], err = json.Marshal(a.TimeoutSeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'timeout_seconds': %w", err)
+	}
+
+	object["url"], err = json.Marshal(a.Url)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'url': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PushTestResult. Returns the specified
+// element and whether it was found
+func (a PushTestResult) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushTestResult
+func (a *PushTestResult) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushTestResult to handle AdditionalProperties
+func (a *PushTestResult) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["seconds"]; found {
+		err = json.Unmarshal(raw, &a.Seconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'seconds': %w", err)
+		}
+		delete(object, "seconds")
+	}
+
+	if raw, found := object["status"]; found {
+		err = json.Unmarshal(raw, &a.Status)
+		if err != nil {
+			return fmt.Errorf("error reading 'status': %w", err)
+		}
+		delete(object, "status")
+	}
+
+	if raw, found := object["webhook_id"]; found {
+		err = json.Unmarshal(raw, &a.WebhookId)
+		if err != nil {
+			return fmt.Errorf("error reading 'webhook_id': %w", err)
+		}
+		delete(object, "webhook_id")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushTestResult to handle AdditionalProperties
+func (a PushTestResult) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["seconds"], err = json.Marshal(a.Seconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'seconds': %w", err)
+	}
+
+	object["status"], err = json.Marshal(a.Status)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'status': %w", err)
+	}
+
+	object["webhook_id"], err = json.Marshal(a.WebhookId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'webhook_id': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for Queue. Returns the specified
 // element and whether it was found
 func (a Queue) Get(fieldName string) (value interface{}, found bool) {
@@ -7332,6 +9226,14 @@ func (a *Queue) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("error reading 'native_name': %w", err)
 		}
 		delete(object, "native_name")
+	}
+
+	if raw, found := object["pause"]; found {
+		err = json.Unmarshal(raw, &a.Pause)
+		if err != nil {
+			return fmt.Errorf("error reading 'pause': %w", err)
+		}
+		delete(object, "pause")
 	}
 
 	if raw, found := object["policy"]; found {
@@ -7416,6 +9318,11 @@ func (a Queue) MarshalJSON() ([]byte, error) {
 	object["native_name"], err = json.Marshal(a.NativeName)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'native_name': %w", err)
+	}
+
+	object["pause"], err = json.Marshal(a.Pause)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'pause': %w", err)
 	}
 
 	object["policy"], err = json.Marshal(a.Policy)
@@ -8025,6 +9932,14 @@ func (a *Received) UnmarshalJSON(b []byte) error {
 		delete(object, "messages")
 	}
 
+	if raw, found := object["paused"]; found {
+		err = json.Unmarshal(raw, &a.Paused)
+		if err != nil {
+			return fmt.Errorf("error reading 'paused': %w", err)
+		}
+		delete(object, "paused")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -8048,6 +9963,13 @@ func (a Received) MarshalJSON() ([]byte, error) {
 		object["messages"], err = json.Marshal(a.Messages)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'messages': %w", err)
+		}
+	}
+
+	if a.Paused != nil {
+		object["paused"], err = json.Marshal(a.Paused)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'paused': %w", err)
 		}
 	}
 
@@ -9740,6 +11662,246 @@ func (a RemovalResult) MarshalJSON() ([]byte, error) {
 	object["status"], err = json.Marshal(a.Status)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'status': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Replica. Returns the specified
+// element and whether it was found
+func (a Replica) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Replica
+func (a *Replica) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Replica to handle AdditionalProperties
+func (a *Replica) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["gateway"]; found {
+		err = json.Unmarshal(raw, &a.Gateway)
+		if err != nil {
+			return fmt.Errorf("error reading 'gateway': %w", err)
+		}
+		delete(object, "gateway")
+	}
+
+	if raw, found := object["incarnation"]; found {
+		err = json.Unmarshal(raw, &a.Incarnation)
+		if err != nil {
+			return fmt.Errorf("error reading 'incarnation': %w", err)
+		}
+		delete(object, "incarnation")
+	}
+
+	if raw, found := object["node"]; found {
+		err = json.Unmarshal(raw, &a.Node)
+		if err != nil {
+			return fmt.Errorf("error reading 'node': %w", err)
+		}
+		delete(object, "node")
+	}
+
+	if raw, found := object["pid"]; found {
+		err = json.Unmarshal(raw, &a.Pid)
+		if err != nil {
+			return fmt.Errorf("error reading 'pid': %w", err)
+		}
+		delete(object, "pid")
+	}
+
+	if raw, found := object["started_at"]; found {
+		err = json.Unmarshal(raw, &a.StartedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'started_at': %w", err)
+		}
+		delete(object, "started_at")
+	}
+
+	if raw, found := object["version"]; found {
+		err = json.Unmarshal(raw, &a.Version)
+		if err != nil {
+			return fmt.Errorf("error reading 'version': %w", err)
+		}
+		delete(object, "version")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Replica to handle AdditionalProperties
+func (a Replica) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["gateway"], err = json.Marshal(a.Gateway)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'gateway': %w", err)
+	}
+
+	object["incarnation"], err = json.Marshal(a.Incarnation)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'incarnation': %w", err)
+	}
+
+	object["node"], err = json.Marshal(a.Node)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'node': %w", err)
+	}
+
+	object["pid"], err = json.Marshal(a.Pid)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'pid': %w", err)
+	}
+
+	object["started_at"], err = json.Marshal(a.StartedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'started_at': %w", err)
+	}
+
+	object["version"], err = json.Marshal(a.Version)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'version': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for ReplicaList. Returns the specified
+// element and whether it was found
+func (a ReplicaList) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ReplicaList
+func (a *ReplicaList) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ReplicaList to handle AdditionalProperties
+func (a *ReplicaList) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["has_port"]; found {
+		err = json.Unmarshal(raw, &a.HasPort)
+		if err != nil {
+			return fmt.Errorf("error reading 'has_port': %w", err)
+		}
+		delete(object, "has_port")
+	}
+
+	if raw, found := object["own"]; found {
+		err = json.Unmarshal(raw, &a.Own)
+		if err != nil {
+			return fmt.Errorf("error reading 'own': %w", err)
+		}
+		delete(object, "own")
+	}
+
+	if raw, found := object["processes"]; found {
+		err = json.Unmarshal(raw, &a.Processes)
+		if err != nil {
+			return fmt.Errorf("error reading 'processes': %w", err)
+		}
+		delete(object, "processes")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ReplicaList to handle AdditionalProperties
+func (a ReplicaList) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["has_port"], err = json.Marshal(a.HasPort)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'has_port': %w", err)
+	}
+
+	object["own"], err = json.Marshal(a.Own)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'own': %w", err)
+	}
+
+	if a.Processes != nil {
+		object["processes"], err = json.Marshal(a.Processes)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'processes': %w", err)
+		}
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

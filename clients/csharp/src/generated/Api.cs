@@ -52,16 +52,19 @@ namespace Babelgate.Client.Generated
         /// Publish one message
         /// </summary>
         /// <remarks>
-        /// The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
+        /// The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated. A CloudEvent may also have its attributes in headers `ce-…` and any data as its body (the binary mode), and a body of the type `application/cloudevents-batch+json` is answered like that of `messages:batch`. A route may accept further media types, whose bodies become the data of a message; it may require that they are signed.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
+        /// <param name="deliverAt">When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`.</param>
+        /// <param name="ttlSeconds">Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.</param>
+        /// <param name="priority">0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.</param>
         /// <param name="idempotencyKey">Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.</param>
         /// <param name="brokerProperties">Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>The broker has durably accepted the message, now or at the first use of its key.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<Receipt> PublishMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, string? idempotencyKey = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<Receipt> PublishMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, long? deliverAt = null, double? ttlSeconds = null, long? priority = null, string? idempotencyKey = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");
@@ -79,6 +82,18 @@ namespace Babelgate.Client.Generated
             if (orderingKey != null)
             {
                 urlBuilder_.Append(System.Uri.EscapeDataString("ordering_key") + "=").Append(System.Uri.EscapeDataString(ConvertToString(orderingKey, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (deliverAt != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("deliver_at") + "=").Append(System.Uri.EscapeDataString(ConvertToString(deliverAt, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (ttlSeconds != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("ttl_seconds") + "=").Append(System.Uri.EscapeDataString(ConvertToString(ttlSeconds, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (priority != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("priority") + "=").Append(System.Uri.EscapeDataString(ConvertToString(priority, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
             }
             urlBuilder_.Length--;
 
@@ -149,7 +164,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -169,7 +184,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -189,7 +204,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -219,7 +234,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -229,7 +244,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -306,7 +321,7 @@ namespace Babelgate.Client.Generated
         /// Publish many messages
         /// </summary>
         /// <remarks>
-        /// A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type `application/openjobspec+json` it is a job. Each entry has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
+        /// A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type `application/openjobspec+json` it is a job, in one of `application/cloudevents-batch+json` an event. Each entry has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>All entries were accepted.</returns>
@@ -394,7 +409,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -414,7 +429,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -454,7 +469,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -464,7 +479,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -551,7 +566,7 @@ namespace Babelgate.Client.Generated
         /// Receive messages
         /// </summary>
         /// <remarks>
-        /// Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. The parameters are in the query or in the body, not in both.
+        /// Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with `application/cloudevents-batch+json` an array of them, each with its token in the attribute `bqacktoken`. The parameters are in the query or in the body, not in both.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="maxMessages">Maximum number of messages: 1 to 100. Default: 1.</param>
@@ -628,7 +643,7 @@ namespace Babelgate.Client.Generated
                         if (status_ == 204)
                         {
                             string responseText_ = ( response_.Content == null ) ? string.Empty : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
-                            throw new ApiException("There is no message, and the request accepts a bare envelope.", status_, responseText_, headers_, null);
+                            throw new ApiException("There is no message, and the request accepts a bare envelope or one event.", status_, responseText_, headers_, null);
                         }
                         else
                         if (status_ == 400)
@@ -648,7 +663,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -668,7 +683,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -708,7 +723,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -718,7 +733,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -795,7 +810,7 @@ namespace Babelgate.Client.Generated
         /// Receive messages, for clients that support only GET
         /// </summary>
         /// <remarks>
-        /// Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. Prefer POST: a proxy may repeat a GET, and this one changes state.
+        /// Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with `application/cloudevents-batch+json` an array of them, each with its token in the attribute `bqacktoken`. Prefer POST: a proxy may repeat a GET, and this one changes state.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="maxMessages">Maximum number of messages: 1 to 100. Default: 1.</param>
@@ -868,7 +883,7 @@ namespace Babelgate.Client.Generated
                         if (status_ == 204)
                         {
                             string responseText_ = ( response_.Content == null ) ? string.Empty : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
-                            throw new ApiException("There is no message, and the request accepts a bare envelope.", status_, responseText_, headers_, null);
+                            throw new ApiException("There is no message, and the request accepts a bare envelope or one event.", status_, responseText_, headers_, null);
                         }
                         else
                         if (status_ == 400)
@@ -888,7 +903,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -908,7 +923,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -928,7 +943,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -938,7 +953,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1103,7 +1118,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1123,7 +1138,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1143,7 +1158,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1173,7 +1188,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1183,7 +1198,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1348,7 +1363,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1368,7 +1383,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1388,7 +1403,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1418,7 +1433,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1428,7 +1443,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1593,7 +1608,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1613,7 +1628,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1633,7 +1648,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1663,7 +1678,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1673,7 +1688,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1838,7 +1853,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1858,7 +1873,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1878,7 +1893,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1908,7 +1923,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1918,7 +1933,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2083,7 +2098,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2103,7 +2118,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2123,7 +2138,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -2153,7 +2168,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2163,7 +2178,459 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Stream messages
+        /// </summary>
+        /// <remarks>
+        /// Delivers messages as they come, for as long as the client reads, with at most `max_in_flight` that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are `message` (its data is that of a received message), `problem` (a failure: the gateway tries again if it is `retryable`, and ends the stream if not) and `drain` (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. `Accept: application/x-ndjson` asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with `Upgrade: websocket` (subprotocol `babelgate.v1`) gets the same events as text frames, and takes the body of `messages:settle` and `{"max_in_flight": …}` in band. With `application/cloudevents+json` beside it in `Accept`, the data of a `message` is a CloudEvent. `Last-Event-ID` is refused with 422 `resume_unsupported`, because a lease is no position in a queue. The parameters are in the query or in the body, not in both.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <param name="maxInFlight">Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.</param>
+        /// <param name="leaseSeconds">Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.</param>
+        /// <param name="autoExtend">Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true.</param>
+        /// <returns>Events, until the client disconnects or the gateway stops.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<string> StreamMessagesAsync(string queue, long? maxInFlight = null, double? leaseSeconds = null, bool? autoExtend = null, StreamRequest? body = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/messages:stream?");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+            if (maxInFlight != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("max_in_flight") + "=").Append(System.Uri.EscapeDataString(ConvertToString(maxInFlight, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (leaseSeconds != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("lease_seconds") + "=").Append(System.Uri.EscapeDataString(ConvertToString(leaseSeconds, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (autoExtend != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("auto_extend") + "=").Append(System.Uri.EscapeDataString(ConvertToString(autoExtend, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            urlBuilder_.Length--;
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    var json_ = System.Text.Json.JsonSerializer.Serialize(body, _settings.Value);
+                    var content_ = new System.Net.Http.StringContent(json_);
+                    content_.Headers.ContentType = System.Net.Http.Headers.MediaTypeHeaderValue.Parse("application/json");
+                    request_.Content = content_;
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("text/event-stream"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<string>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Stream messages, for clients without POST
+        /// </summary>
+        /// <remarks>
+        /// Delivers messages as they come, for as long as the client reads, with at most `max_in_flight` that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are `message` (its data is that of a received message), `problem` (a failure: the gateway tries again if it is `retryable`, and ends the stream if not) and `drain` (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. `Accept: application/x-ndjson` asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with `Upgrade: websocket` (subprotocol `babelgate.v1`) gets the same events as text frames, and takes the body of `messages:settle` and `{"max_in_flight": …}` in band. With `application/cloudevents+json` beside it in `Accept`, the data of a `message` is a CloudEvent. `Last-Event-ID` is refused with 422 `resume_unsupported`, because a lease is no position in a queue.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <param name="maxInFlight">Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.</param>
+        /// <param name="leaseSeconds">Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`.</param>
+        /// <param name="autoExtend">Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true.</param>
+        /// <returns>Events, until the client disconnects or the gateway stops.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<string> StreamMessagesByGetAsync(string queue, long? maxInFlight = null, double? leaseSeconds = null, bool? autoExtend = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/messages:stream?");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+            if (maxInFlight != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("max_in_flight") + "=").Append(System.Uri.EscapeDataString(ConvertToString(maxInFlight, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (leaseSeconds != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("lease_seconds") + "=").Append(System.Uri.EscapeDataString(ConvertToString(leaseSeconds, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (autoExtend != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("auto_extend") + "=").Append(System.Uri.EscapeDataString(ConvertToString(autoExtend, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            urlBuilder_.Length--;
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("text/event-stream"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<string>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2243,13 +2710,15 @@ namespace Babelgate.Client.Generated
         /// List the known queues on which the caller has any right, by name.
         /// <br/>
         /// <br/>A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
-        /// <br/>it; `source` says which. The table of brokers in the documentation says which brokers list their queues.
+        /// <br/>it or knows that it is paused; `source` says which. The table of brokers in the documentation says which brokers
+        /// <br/>list their queues. With `paused=true` the list has the paused queues only.
         /// </remarks>
         /// <param name="limit">Default: 1000.</param>
         /// <param name="cursor">`next_cursor` of the previous page.</param>
+        /// <param name="paused">`true`: only paused queues; `false`: only queues that are not paused.</param>
         /// <returns>The queues of which the caller may know.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<QueueList> ListQueuesAsync(long? limit = null, string? cursor = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<QueueList> ListQueuesAsync(long? limit = null, string? cursor = null, bool? paused = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             var urlBuilder_ = new System.Text.StringBuilder();
             urlBuilder_.Append("queues?");
@@ -2260,6 +2729,10 @@ namespace Babelgate.Client.Generated
             if (cursor != null)
             {
                 urlBuilder_.Append(System.Uri.EscapeDataString("cursor") + "=").Append(System.Uri.EscapeDataString(ConvertToString(cursor, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (paused != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("paused") + "=").Append(System.Uri.EscapeDataString(ConvertToString(paused, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
             }
             urlBuilder_.Length--;
 
@@ -2320,7 +2793,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2466,7 +2939,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2486,7 +2959,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2506,7 +2979,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -2536,7 +3009,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2546,7 +3019,472 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Pause a queue
+        /// </summary>
+        /// <remarks>
+        /// Hand out no message of the queue until it is resumed. Requires the right `manage`.
+        /// <br/>
+        /// <br/>A receive from a paused queue waits as on an empty one, and then answers an empty list with `paused: true`.
+        /// <br/>Messages that are with consumers can be acked, nacked, rejected and extended as before. A message that the
+        /// <br/>gateway had reserved and not handed out goes back to the queue, and no attempt is counted. Peeks, dead letters
+        /// <br/>and their redrives go on. Publishes are accepted, or refused with 409 `queue_paused` if the body says so.
+        /// <br/>
+        /// <br/>The call of a paused queue replaces `publishes` and `reason`. The pause is kept in `state_dir`, so that it
+        /// <br/>outlives a restart, and told to all peers before the answer. A peer that does not answer within a second is in
+        /// <br/>`silent`: it learns the pause when it answers again, and may hand messages out until then. Of two changes the
+        /// <br/>newer one counts. Consumers that read from the broker itself do not notice a pause.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The queue is paused at the process that answers, and at all peers but those in `silent`.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<PauseResult> PauseQueueAsync(string queue, PauseRequest? body = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}:pause");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    var json_ = System.Text.Json.JsonSerializer.Serialize(body, _settings.Value);
+                    var content_ = new System.Net.Http.StringContent(json_);
+                    content_.Headers.ContentType = System.Net.Http.Headers.MediaTypeHeaderValue.Parse("application/json");
+                    request_.Content = content_;
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<PauseResult>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 409)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Resume a queue
+        /// </summary>
+        /// <remarks>
+        /// Hand out the messages of a paused queue again. Requires the right `manage`. Receives that wait are served at
+        /// <br/>once.
+        /// <br/>
+        /// <br/>A queue that is not paused stays as it is. The call ends a pause of which only a peer knows, too: peers are told
+        /// <br/>as of a pause.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The queue is not paused at the process that answers, nor at any peer but those in `silent`.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<PauseResult> ResumeQueueAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}:resume");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Content = new System.Net.Http.StringContent(string.Empty, System.Text.Encoding.UTF8, "application/json");
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<PauseResult>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2694,7 +3632,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2714,7 +3652,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2734,7 +3672,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2744,7 +3682,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2899,7 +3837,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2919,7 +3857,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2939,7 +3877,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2949,7 +3887,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3038,11 +3976,14 @@ namespace Babelgate.Client.Generated
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
+        /// <param name="deliverAt">When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`.</param>
+        /// <param name="ttlSeconds">Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.</param>
+        /// <param name="priority">0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.</param>
         /// <param name="mode">The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".</param>
         /// <param name="brokerProperties">Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>A publish of this body would be accepted now. Nothing was written.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<Projection> ValidateMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, string? mode = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<Projection> ValidateMessageAsync(Draft body, string queue, double? delaySeconds = null, string? orderingKey = null, long? deliverAt = null, double? ttlSeconds = null, long? priority = null, string? mode = null, string? brokerProperties = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");
@@ -3060,6 +4001,18 @@ namespace Babelgate.Client.Generated
             if (orderingKey != null)
             {
                 urlBuilder_.Append(System.Uri.EscapeDataString("ordering_key") + "=").Append(System.Uri.EscapeDataString(ConvertToString(orderingKey, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (deliverAt != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("deliver_at") + "=").Append(System.Uri.EscapeDataString(ConvertToString(deliverAt, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (ttlSeconds != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("ttl_seconds") + "=").Append(System.Uri.EscapeDataString(ConvertToString(ttlSeconds, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
+            }
+            if (priority != null)
+            {
+                urlBuilder_.Append(System.Uri.EscapeDataString("priority") + "=").Append(System.Uri.EscapeDataString(ConvertToString(priority, System.Globalization.CultureInfo.InvariantCulture))).Append("&");
             }
             if (mode != null)
             {
@@ -3131,7 +4084,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3151,7 +4104,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3191,7 +4144,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3201,7 +4154,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3352,7 +4305,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3372,7 +4325,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3392,7 +4345,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3402,7 +4355,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3558,7 +4511,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3695,7 +4648,141 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// List replicas and workers
+        /// </summary>
+        /// <remarks>
+        /// List the processes that serve: the workers of this gateway, and the gateways that it finds by `peers`. Requires
+        /// <br/>the right `manage` on some queue.
+        /// </remarks>
+        /// <returns>The process that answers, and all that have answered it.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<ReplicaList> ListReplicasAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("replicas");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<ReplicaList>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3875,7 +4962,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3895,7 +4982,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3915,7 +5002,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3925,7 +5012,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4089,7 +5176,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4109,7 +5196,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4129,7 +5216,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -4159,7 +5246,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -4169,7 +5256,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4334,7 +5421,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4354,7 +5441,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4394,7 +5481,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -4404,7 +5491,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4559,7 +5646,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4579,7 +5666,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4599,7 +5686,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -4629,7 +5716,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -4639,7 +5726,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4807,7 +5894,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4827,7 +5914,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4867,7 +5954,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -4877,7 +5964,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5037,7 +6124,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5057,7 +6144,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5077,7 +6164,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5087,7 +6174,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5246,7 +6333,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5266,7 +6353,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5286,7 +6373,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5296,7 +6383,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5445,7 +6532,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5465,7 +6552,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5485,7 +6572,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5495,7 +6582,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5648,7 +6735,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5668,7 +6755,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5688,7 +6775,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5698,7 +6785,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5853,7 +6940,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5873,7 +6960,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5913,7 +7000,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5923,7 +7010,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6079,7 +7166,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6099,7 +7186,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6119,7 +7206,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Redrive running", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -6149,7 +7236,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -6159,7 +7246,1292 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Get a push
+        /// </summary>
+        /// <remarks>
+        /// Return where the messages of the queue are pushed to, and the state of the push in the process that answers. Secrets are not returned. Requires the right `manage`.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The push and its state.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<Push> GetPushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/push");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Set a push
+        /// </summary>
+        /// <remarks>
+        /// Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in
+        /// <br/>`state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+        /// <br/>
+        /// <br/>Only what the section `push` of the configuration allows can be reached. Requires the right `manage`.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The push, as it is stored.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<Push> PutPushAsync(PushRequest body, string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            if (body == null)
+                throw new System.ArgumentNullException("body");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/push");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    var json_ = System.Text.Json.JsonSerializer.Serialize(body, _settings.Value);
+                    var content_ = new System.Net.Http.StringContent(json_);
+                    content_.Headers.ContentType = System.Net.Http.Headers.MediaTypeHeaderValue.Parse("application/json");
+                    request_.Content = content_;
+                    request_.Method = new System.Net.Http.HttpMethod("PUT");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 409)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Remove a push
+        /// </summary>
+        /// <remarks>
+        /// Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages
+        /// <br/>without an answer go back to the queue. Requires the right `manage`.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The push is removed.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<PushRemoved> DeletePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/push");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("DELETE");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<PushRemoved>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 409)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Pause a push
+        /// </summary>
+        /// <remarks>
+        /// Push nothing until `:resume`, also after a restart. The messages stay on the queue, and other consumers get
+        /// <br/>them. Requires the right `manage`.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The push is paused.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<Push> PausePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/push:pause");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Content = new System.Net.Http.StringContent(string.Empty, System.Text.Encoding.UTF8, "application/json");
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Resume a push
+        /// </summary>
+        /// <remarks>
+        /// Push again. A push that is not paused stays as it is. Requires the right `manage`.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The push is not paused.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<Push> ResumePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/push:resume");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Content = new System.Net.Http.StringContent(string.Empty, System.Text.Encoding.UTF8, "application/json");
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 502)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker error \u00b7 Refused by the broker", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 504)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Test a push
+        /// </summary>
+        /// <remarks>
+        /// Post a message that is on no queue, with the job `urn:babelgate:push:test`, and return what became of it. It is
+        /// <br/>signed as any other post, and changes neither the state nor the circuit of the push. Also while it is paused.
+        /// <br/>Requires the right `manage`.
+        /// </remarks>
+        /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
+        /// <returns>The answer of the target, whatever it is, or why there was none.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<PushTestResult> TestPushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (queue == null)
+                throw new System.ArgumentNullException("queue");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("queues/{queue}/push:test");
+            urlBuilder_.Replace("{queue}", System.Uri.EscapeDataString(ConvertToString(queue, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Content = new System.Net.Http.StringContent(string.Empty, System.Text.Encoding.UTF8, "application/json");
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<PushTestResult>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 429)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6347,7 +8719,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6367,7 +8739,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6387,7 +8759,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -6397,7 +8769,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6531,7 +8903,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6551,7 +8923,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6571,7 +8943,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6704,7 +9076,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6724,7 +9096,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6744,7 +9116,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7236,7 +9608,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -7628,7 +10000,7 @@ namespace Babelgate.Client.Generated
         public string? SessionId { get; set; } = default!;
 
         /// <summary>
-        /// When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds`.
+        /// When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds` and `deliver_at`.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("ScheduledEnqueueTimeUtc")]
@@ -7861,6 +10233,14 @@ namespace Babelgate.Client.Generated
 
         public System.Collections.Generic.IReadOnlyList<string> BrokerProperties { get; set; } = new System.Collections.Generic.List<string>();
 
+        /// <summary>
+        /// Whether a publish may set a `priority`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("priorities")]
+
+        public bool Priorities { get; set; } = default!;
+
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
         [System.Text.Json.Serialization.JsonExtensionData]
@@ -7893,6 +10273,103 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("circuit")]
 
         public string Circuit1 { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// An event of CloudEvents 1.0 in the JSON format. The gateway converts it to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an extension attribute: a string, a boolean or an integer of 32 bits.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class CloudEvent
+    {
+        /// <summary>
+        /// The version of CloudEvents.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("specversion")]
+
+        public string Specversion { get; set; } = default!;
+
+        /// <summary>
+        /// Identifies the event together with its source.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("id")]
+
+        public string Id { get; set; } = default!;
+
+        /// <summary>
+        /// A URI reference of where the event happened.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("source")]
+
+        public string Source { get; set; } = default!;
+
+        /// <summary>
+        /// The kind of the event.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("type")]
+
+        public string Type { get; set; } = default!;
+
+        /// <summary>
+        /// What in the source the event is about.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("subject")]
+
+        public string? Subject { get; set; } = default!;
+
+        /// <summary>
+        /// When it happened.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("time")]
+
+        public System.DateTimeOffset? Time { get; set; } = default!;
+
+        /// <summary>
+        /// The media type of the data. Without it: JSON.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("datacontenttype")]
+
+        public string? Datacontenttype { get; set; } = default!;
+
+        /// <summary>
+        /// A URI of the schema of the data.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("dataschema")]
+
+        public string? Dataschema { get; set; } = default!;
+
+        /// <summary>
+        /// The data: any JSON value.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("data")]
+
+        public object? Data { get; set; } = default!;
+
+        /// <summary>
+        /// The data in base64, instead of `data`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("data_base64")]
+
+        public string? DataBase64 { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -8331,6 +10808,30 @@ namespace Babelgate.Client.Generated
 
         public BrokerProperties? BrokerProperties { get; set; } = default!;
 
+        /// <summary>
+        /// When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("deliver_at")]
+
+        public long? DeliverAt { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ttl_seconds")]
+
+        public double? TtlSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("priority")]
+
+        public long? Priority { get; set; } = default!;
+
     }
 
     /// <summary>
@@ -8403,6 +10904,30 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("broker_properties")]
 
         public BrokerProperties? BrokerProperties { get; set; } = default!;
+
+        /// <summary>
+        /// When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("deliver_at")]
+
+        public long? DeliverAt { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ttl_seconds")]
+
+        public double? TtlSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("priority")]
+
+        public long? Priority { get; set; } = default!;
 
     }
 
@@ -9179,7 +11704,15 @@ namespace Babelgate.Client.Generated
         public IdempotencyKeys? Idempotency { get; set; } = default!;
 
         /// <summary>
-        /// How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
+        /// The pause of the queue; `null`: it is not paused.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("pause")]
+
+        public Pause? Pause { get; set; } = default!;
+
+        /// <summary>
+        /// How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is paused.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("source")]
@@ -9551,6 +12084,144 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("assigned")]
 
         public System.Collections.Generic.IReadOnlyList<string> Assigned { get; set; } = new System.Collections.Generic.List<string>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The pause of a queue.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Pause
+    {
+        /// <summary>
+        /// Since when the queue is paused, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("paused_at")]
+
+        public long PausedAt { get; set; } = default!;
+
+        /// <summary>
+        /// The name of the token that paused the queue, or that changed the pause last.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("by")]
+
+        public string By { get; set; } = default!;
+
+        /// <summary>
+        /// What becomes of publishes meanwhile.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("publishes")]
+
+        public string Publishes { get; set; } = default!;
+
+        /// <summary>
+        /// Why, in words; `null`: none was given.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("reason")]
+
+        public string? Reason { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// How to pause. Without a body: publishes are accepted.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PauseRequest
+    {
+        /// <summary>
+        /// `refuse`: publishes get 409 `queue_paused` until the queue is resumed.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("publishes")]
+
+        public string? Publishes { get; set; } = default!;
+
+        /// <summary>
+        /// Why, in words: everybody who sees the queue sees it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("reason")]
+
+        public string? Reason { get; set; } = default!;
+
+    }
+
+    /// <summary>
+    /// The state of a queue after a pause or a resume, and which processes know it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PauseResult
+    {
+        /// <summary>
+        /// The name of the queue in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// The pause in force; `null`: the queue is not paused.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("pause")]
+
+        public Pause? Pause { get; set; } = default!;
+
+        /// <summary>
+        /// Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("kept")]
+
+        public bool Kept { get; set; } = default!;
+
+        /// <summary>
+        /// How many other processes have confirmed that they know it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("told")]
+
+        public long Told { get; set; } = default!;
+
+        /// <summary>
+        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// The same in sentences for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -10077,6 +12748,477 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// The push of a queue.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Push
+    {
+        /// <summary>
+        /// The name of the queue in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// Where the target comes from. One of the configuration cannot be changed by calls.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("source")]
+
+        public string Source { get; set; } = default!;
+
+        /// <summary>
+        /// Whether nothing is pushed until `:resume`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("paused")]
+
+        public bool Paused { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("target")]
+
+        public PushTarget Target { get; set; } = new PushTarget();
+
+        /// <summary>
+        /// `null` while the push is paused.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("state")]
+
+        public PushState? State { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A post that was no success.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushFailure
+    {
+        /// <summary>
+        /// When it began; Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("at")]
+
+        public long At { get; set; } = default!;
+
+        /// <summary>
+        /// The `webhook-id` of the message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("webhook_id")]
+
+        public string WebhookId { get; set; } = default!;
+
+        /// <summary>
+        /// The status of the answer; `null` without one.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("status")]
+
+        public long? Status { get; set; } = default!;
+
+        /// <summary>
+        /// Whether the status was no success, there was no answer, or no connection.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("code")]
+
+        public string Code { get; set; } = default!;
+
+        /// <summary>
+        /// The same for people, with the beginning of the answer.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// What became of the posts since the push started in the process that answers.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushOutcomes
+    {
+        /// <summary>
+        /// Messages that are done. Default: 0.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("acked")]
+
+        public long? Acked { get; set; } = default!;
+
+        /// <summary>
+        /// Failed attempts. Default: 0.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("nacked")]
+
+        public long? Nacked { get; set; } = default!;
+
+        /// <summary>
+        /// Messages that were dead-lettered at once. Default: 0.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("rejected")]
+
+        public long? Rejected { get; set; } = default!;
+
+        /// <summary>
+        /// Messages that went back, because the target asked for a pause. Default: 0.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("held")]
+
+        public long? Held { get; set; } = default!;
+
+        /// <summary>
+        /// Messages that went back, because there was no connection. Default: 0.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("unreachable")]
+
+        public long? Unreachable { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A push that was removed.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushRemoved
+    {
+        /// <summary>
+        /// The name of the queue in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// Always `true`. Default: true.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("removed")]
+
+        public bool? Removed { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// Where the messages of the queue are pushed to, as `push` in a route of the configuration.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushRequest
+    {
+        /// <summary>
+        /// The URL of the webhook that each message is posted to: `https://…`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("url")]
+
+        public string Url { get; set; } = default!;
+
+        /// <summary>
+        /// Secrets of [Standard Webhooks](https://www.standardwebhooks.com), `whsec_…`. Each signs every post, so that a receiver can change from one to the next.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("secrets")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Secrets { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("body")]
+
+        public string? Body { get; set; } = default!;
+
+        /// <summary>
+        /// Most messages in one post, whose body is then a list of at least one. None: one message, without a list.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_messages")]
+
+        public long? MaxMessages { get; set; } = default!;
+
+        /// <summary>
+        /// Most posts at a time, of each process. 1 keeps the order of the queue. Default: 10.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("concurrency")]
+
+        public long? Concurrency { get; set; } = default!;
+
+        /// <summary>
+        /// Most posts in a second, of each process. None: no bound.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("per_second")]
+
+        public double? PerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds for a post, from connecting to the head of the answer: at most 3,600. The lease is extended meanwhile. Default: 30.0.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("timeout_seconds")]
+
+        public double? TimeoutSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Statuses of answers with which a message is dead-lettered at once.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("reject_statuses")]
+
+        public System.Collections.Generic.IReadOnlyList<long>? RejectStatuses { get; set; } = default!;
+
+        /// <summary>
+        /// More headers of each post, such as `authorization`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("headers")]
+
+        public System.Collections.Generic.IDictionary<string, string>? Headers { get; set; } = default!;
+
+    }
+
+    /// <summary>
+    /// The state of a push in the process that answers.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushState
+    {
+        /// <summary>
+        /// `open`: nothing is pushed for `wait_seconds`. `half_open`: a single message probes the target.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("circuit")]
+
+        public string Circuit { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds until a message is pushed again; 0 while nothing holds it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("wait_seconds")]
+
+        public double WaitSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Messages that were received and are not settled yet.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("in_flight")]
+
+        public long InFlight { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("outcomes")]
+
+        public PushOutcomes Outcomes { get; set; } = new PushOutcomes();
+
+        /// <summary>
+        /// The latest failures, at most 10, the newest last.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("failures")]
+
+        public System.Collections.Generic.IReadOnlyList<PushFailure> Failures { get; set; } = new System.Collections.Generic.List<PushFailure>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A target, without its secrets.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushTarget
+    {
+        /// <summary>
+        /// The URL; the values of its query are `***`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("url")]
+
+        public string Url { get; set; } = default!;
+
+        /// <summary>
+        /// What is posted.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("body")]
+
+        public string Body { get; set; } = default!;
+
+        /// <summary>
+        /// Most messages in one post, whose body is a list; `null`: one message, without a list.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_messages")]
+
+        public long? MaxMessages { get; set; } = default!;
+
+        /// <summary>
+        /// Most posts at a time, of each process.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("concurrency")]
+
+        public long Concurrency { get; set; } = default!;
+
+        /// <summary>
+        /// Most posts in a second, of each process; `null`: no bound.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("per_second")]
+
+        public double? PerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds for a post.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("timeout_seconds")]
+
+        public double TimeoutSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Statuses of answers with which a message is dead-lettered at once.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("reject_statuses")]
+
+        public System.Collections.Generic.IReadOnlyList<long> RejectStatuses { get; set; } = new System.Collections.Generic.List<long>();
+
+        /// <summary>
+        /// The names of the additional headers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("headers")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Headers { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// How many secrets sign each post.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("secrets")]
+
+        public long Secrets { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// What became of a test post.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushTestResult
+    {
+        /// <summary>
+        /// Its `webhook-id`, which begins with `test_`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("webhook_id")]
+
+        public string WebhookId { get; set; } = default!;
+
+        /// <summary>
+        /// The status of the answer; `null` without one.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("status")]
+
+        public long? Status { get; set; } = default!;
+
+        /// <summary>
+        /// Its duration in seconds.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("seconds")]
+
+        public double Seconds { get; set; } = default!;
+
+        /// <summary>
+        /// The beginning of the answer, or why there was none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// A queue: its counts, capabilities and policy.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -10141,6 +13283,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("idempotency")]
 
         public IdempotencyKeys? Idempotency { get; set; } = default!;
+
+        /// <summary>
+        /// The pause of the queue; `null`: it is not paused.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("pause")]
+
+        public Pause? Pause { get; set; } = default!;
 
         /// <summary>
         /// Settings of the queue with which its broker loses messages or moves them away, at most 30 seconds old. Empty also
@@ -10452,6 +13602,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("messages")]
 
         public System.Collections.Generic.IReadOnlyList<ReceivedMessage> Messages { get; set; } = new System.Collections.Generic.List<ReceivedMessage>();
+
+        /// <summary>
+        /// True: the queue is paused, and hands nothing out until it is resumed.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("paused")]
+
+        public bool? Paused { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -11396,6 +14554,120 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// A process that serves: a gateway, or one of its workers.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Replica
+    {
+        /// <summary>
+        /// Identifies the process; random at each start.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("incarnation")]
+
+        public string Incarnation { get; set; } = default!;
+
+        /// <summary>
+        /// Its name in logs and journals, mostly that of its host; empty for one of an older version.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("node")]
+
+        public string Node { get; set; } = default!;
+
+        /// <summary>
+        /// The same for all workers of one gateway; empty for one of an older version.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("gateway")]
+
+        public string Gateway { get; set; } = default!;
+
+        /// <summary>
+        /// Its process id on its host; 0 for one of an older version.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("pid")]
+
+        public long Pid { get; set; } = default!;
+
+        /// <summary>
+        /// The version that it runs; empty for one of an older version.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("version")]
+
+        public string Version { get; set; } = default!;
+
+        /// <summary>
+        /// When it started, Unix milliseconds UTC; 0 for one of an older version.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("started_at")]
+
+        public long StartedAt { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The processes that serve, and the peers that do not answer.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class ReplicaList
+    {
+        /// <summary>
+        /// The processes, by node and gateway, at most 10 seconds old.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("processes")]
+
+        public System.Collections.Generic.IReadOnlyList<Replica> Processes { get; set; } = new System.Collections.Generic.List<Replica>();
+
+        /// <summary>
+        /// Peers that gave no answer within a second: their addresses, or the names of their sockets.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// The incarnation of the process that answers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("own")]
+
+        public string Own { get; set; } = default!;
+
+        /// <summary>
+        /// `false`: the process has no private port for peers, so that it finds no other.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("has_port")]
+
+        public bool HasPort { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// How far the search went. Earlier events may be known to the data pipeline.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -11612,6 +14884,38 @@ namespace Babelgate.Client.Generated
             get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
             set { _additionalProperties = value; }
         }
+
+    }
+
+    /// <summary>
+    /// The parameters of a stream. ``lease_seconds`` defaults to the queue's policy.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class StreamRequest
+    {
+        /// <summary>
+        /// Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_in_flight")]
+
+        public long? MaxInFlight { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("lease_seconds")]
+
+        public double? LeaseSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("auto_extend")]
+
+        public bool? AutoExtend { get; set; } = default!;
 
     }
 

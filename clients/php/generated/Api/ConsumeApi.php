@@ -98,6 +98,12 @@ class ConsumeApi
         'settleMessages' => [
             'application/json',
         ],
+        'streamMessages' => [
+            'application/json',
+        ],
+        'streamMessagesByGet' => [
+            'application/json',
+        ],
     ];
 
     /**
@@ -3155,7 +3161,7 @@ class ConsumeApi
 
 
         $headers = $this->headerSelector->selectHeaders(
-            ['application/json', 'application/vnd.babelqueue.envelope+json', 'application/problem+json', ],
+            ['application/json', 'application/vnd.babelqueue.envelope+json', 'application/cloudevents+json', 'application/cloudevents-batch+json', 'application/problem+json', ],
             $contentType,
             $multipart
         );
@@ -4241,6 +4247,1041 @@ class ConsumeApi
         $query = ObjectSerializer::buildQuery($queryParams);
         return new Request(
             'POST',
+            $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
+            $headers,
+            $httpBody
+        );
+    }
+
+    /**
+     * Operation streamMessages
+     *
+     * Stream messages
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  \Babelgate\Client\Generated\Model\StreamRequest|null $stream_request stream_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessages'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return string|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     */
+    public function streamMessages($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, $stream_request = null, string $contentType = self::contentTypes['streamMessages'][0])
+    {
+        list($response) = $this->streamMessagesWithHttpInfo($queue, $max_in_flight, $lease_seconds, $auto_extend, $stream_request, $contentType);
+        return $response;
+    }
+
+    /**
+     * Operation streamMessagesWithHttpInfo
+     *
+     * Stream messages
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  \Babelgate\Client\Generated\Model\StreamRequest|null $stream_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessages'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return array of string|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     */
+    public function streamMessagesWithHttpInfo($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, $stream_request = null, string $contentType = self::contentTypes['streamMessages'][0])
+    {
+        $request = $this->streamMessagesRequest($queue, $max_in_flight, $lease_seconds, $auto_extend, $stream_request, $contentType);
+
+        try {
+            $options = $this->createHttpClientOption();
+            try {
+                $response = $this->client->send($request, $options);
+            } catch (RequestException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    $e->getResponse() ? $e->getResponse()->getHeaders() : null,
+                    $e->getResponse() ? (string) $e->getResponse()->getBody() : null
+                );
+            } catch (ConnectException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    null,
+                    null
+                );
+            }
+
+            $statusCode = $response->getStatusCode();
+
+
+            switch($statusCode) {
+                case 200:
+                    return $this->handleResponseWithDataType(
+                        'string',
+                        $request,
+                        $response,
+                    );
+                case 400:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 401:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 403:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 404:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 408:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 413:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 415:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 422:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 429:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 431:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 500:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 502:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 503:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 504:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+            }
+
+            
+
+            if ($statusCode < 200 || $statusCode > 299) {
+                throw new ApiException(
+                    sprintf(
+                        '[%d] Error connecting to the API (%s)',
+                        $statusCode,
+                        (string) $request->getUri()
+                    ),
+                    $statusCode,
+                    $response->getHeaders(),
+                    (string) $response->getBody()
+                );
+            }
+
+            return $this->handleResponseWithDataType(
+                'string',
+                $request,
+                $response,
+            );
+        } catch (ApiException $e) {
+            switch ($e->getCode()) {
+                case 200:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        'string',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 400:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 401:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 403:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 404:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 408:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 413:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 415:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 422:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 429:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 431:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 500:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 502:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 503:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 504:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+            }
+        
+
+            throw $e;
+        }
+    }
+
+    /**
+     * Operation streamMessagesAsync
+     *
+     * Stream messages
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  \Babelgate\Client\Generated\Model\StreamRequest|null $stream_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessages'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function streamMessagesAsync($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, $stream_request = null, string $contentType = self::contentTypes['streamMessages'][0])
+    {
+        return $this->streamMessagesAsyncWithHttpInfo($queue, $max_in_flight, $lease_seconds, $auto_extend, $stream_request, $contentType)
+            ->then(
+                function ($response) {
+                    return $response[0];
+                }
+            );
+    }
+
+    /**
+     * Operation streamMessagesAsyncWithHttpInfo
+     *
+     * Stream messages
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  \Babelgate\Client\Generated\Model\StreamRequest|null $stream_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessages'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function streamMessagesAsyncWithHttpInfo($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, $stream_request = null, string $contentType = self::contentTypes['streamMessages'][0])
+    {
+        $returnType = 'string';
+        $request = $this->streamMessagesRequest($queue, $max_in_flight, $lease_seconds, $auto_extend, $stream_request, $contentType);
+
+        return $this->client
+            ->sendAsync($request, $this->createHttpClientOption())
+            ->then(
+                function ($response) use ($returnType) {
+                    if ($returnType === '\SplFileObject') {
+                        $content = $response->getBody(); //stream goes to serializer
+                    } else {
+                        $content = (string) $response->getBody();
+                        if ($returnType !== 'string') {
+                            $content = json_decode($content);
+                        }
+                    }
+
+                    return [
+                        ObjectSerializer::deserialize($content, $returnType, []),
+                        $response->getStatusCode(),
+                        $response->getHeaders()
+                    ];
+                },
+                function ($exception) {
+                    $response = $exception->getResponse();
+                    $statusCode = $response->getStatusCode();
+                    throw new ApiException(
+                        sprintf(
+                            '[%d] Error connecting to the API (%s)',
+                            $statusCode,
+                            $exception->getRequest()->getUri()
+                        ),
+                        $statusCode,
+                        $response->getHeaders(),
+                        (string) $response->getBody()
+                    );
+                }
+            );
+    }
+
+    /**
+     * Create request for operation 'streamMessages'
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  \Babelgate\Client\Generated\Model\StreamRequest|null $stream_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessages'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Psr7\Request
+     */
+    public function streamMessagesRequest($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, $stream_request = null, string $contentType = self::contentTypes['streamMessages'][0])
+    {
+
+        // verify the required parameter 'queue' is set
+        if ($queue === null || (is_array($queue) && count($queue) === 0)) {
+            throw new \InvalidArgumentException(
+                'Missing the required parameter $queue when calling streamMessages'
+            );
+        }
+        if (!preg_match("/^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/", $queue)) {
+            throw new \InvalidArgumentException("invalid value for \"queue\" when calling ConsumeApi.streamMessages, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
+        }
+        
+        if ($max_in_flight !== null && $max_in_flight > 1000) {
+            throw new \InvalidArgumentException('invalid value for "$max_in_flight" when calling ConsumeApi.streamMessages, must be smaller than or equal to 1000.');
+        }
+        if ($max_in_flight !== null && $max_in_flight < 1) {
+            throw new \InvalidArgumentException('invalid value for "$max_in_flight" when calling ConsumeApi.streamMessages, must be bigger than or equal to 1.');
+        }
+        
+        if ($lease_seconds !== null && $lease_seconds > 31536000) {
+            throw new \InvalidArgumentException('invalid value for "$lease_seconds" when calling ConsumeApi.streamMessages, must be smaller than or equal to 31536000.');
+        }
+        
+
+
+
+        $resourcePath = '/queues/{queue}/messages:stream';
+        $formParams = [];
+        $queryParams = [];
+        $headerParams = [];
+        $httpBody = '';
+        $multipart = false;
+
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $max_in_flight,
+            'max_in_flight', // param base name
+            'integer', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $lease_seconds,
+            'lease_seconds', // param base name
+            'number', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $auto_extend,
+            'auto_extend', // param base name
+            'boolean', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+
+
+        // path params
+        if ($queue !== null) {
+            $resourcePath = str_replace(
+                '{' . 'queue' . '}',
+                ObjectSerializer::toPathValue($queue),
+                $resourcePath
+            );
+        }
+
+
+        $headers = $this->headerSelector->selectHeaders(
+            ['text/event-stream', 'application/x-ndjson', 'application/problem+json', ],
+            $contentType,
+            $multipart
+        );
+
+        // for model (json/xml)
+        if (isset($stream_request)) {
+            if (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the body
+                $httpBody = \GuzzleHttp\Utils::jsonEncode(ObjectSerializer::sanitizeForSerialization($stream_request));
+            } else {
+                $httpBody = $stream_request;
+            }
+        } elseif (count($formParams) > 0) {
+            if ($multipart) {
+                $multipartContents = [];
+                foreach ($formParams as $formParamName => $formParamValue) {
+                    $formParamValueItems = is_array($formParamValue) ? $formParamValue : [$formParamValue];
+                    foreach ($formParamValueItems as $formParamValueItem) {
+                        $multipartContents[] = [
+                            'name' => $formParamName,
+                            'contents' => $formParamValueItem
+                        ];
+                    }
+                }
+                // for HTTP post (form)
+                $httpBody = new MultipartStream($multipartContents);
+
+            } elseif (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the form parameters
+                $httpBody = \GuzzleHttp\Utils::jsonEncode($formParams);
+            } else {
+                // for HTTP post (form)
+                $httpBody = ObjectSerializer::buildQuery($formParams);
+            }
+        }
+
+        // this endpoint requires Bearer authentication (access token)
+        if (!empty($this->config->getAccessToken())) {
+            $headers['Authorization'] = 'Bearer ' . $this->config->getAccessToken();
+        }
+
+        $defaultHeaders = [];
+        if ($this->config->getUserAgent()) {
+            $defaultHeaders['User-Agent'] = $this->config->getUserAgent();
+        }
+
+        $headers = array_merge(
+            $defaultHeaders,
+            $headerParams,
+            $headers
+        );
+
+        $operationHost = $this->config->getHost();
+        $query = ObjectSerializer::buildQuery($queryParams);
+        return new Request(
+            'POST',
+            $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
+            $headers,
+            $httpBody
+        );
+    }
+
+    /**
+     * Operation streamMessagesByGet
+     *
+     * Stream messages, for clients without POST
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessagesByGet'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return string|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     */
+    public function streamMessagesByGet($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, string $contentType = self::contentTypes['streamMessagesByGet'][0])
+    {
+        list($response) = $this->streamMessagesByGetWithHttpInfo($queue, $max_in_flight, $lease_seconds, $auto_extend, $contentType);
+        return $response;
+    }
+
+    /**
+     * Operation streamMessagesByGetWithHttpInfo
+     *
+     * Stream messages, for clients without POST
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessagesByGet'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return array of string|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     */
+    public function streamMessagesByGetWithHttpInfo($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, string $contentType = self::contentTypes['streamMessagesByGet'][0])
+    {
+        $request = $this->streamMessagesByGetRequest($queue, $max_in_flight, $lease_seconds, $auto_extend, $contentType);
+
+        try {
+            $options = $this->createHttpClientOption();
+            try {
+                $response = $this->client->send($request, $options);
+            } catch (RequestException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    $e->getResponse() ? $e->getResponse()->getHeaders() : null,
+                    $e->getResponse() ? (string) $e->getResponse()->getBody() : null
+                );
+            } catch (ConnectException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    null,
+                    null
+                );
+            }
+
+            $statusCode = $response->getStatusCode();
+
+
+            switch($statusCode) {
+                case 200:
+                    return $this->handleResponseWithDataType(
+                        'string',
+                        $request,
+                        $response,
+                    );
+                case 400:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 401:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 403:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 404:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 408:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 422:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 429:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 431:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 500:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 502:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 503:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 504:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+            }
+
+            
+
+            if ($statusCode < 200 || $statusCode > 299) {
+                throw new ApiException(
+                    sprintf(
+                        '[%d] Error connecting to the API (%s)',
+                        $statusCode,
+                        (string) $request->getUri()
+                    ),
+                    $statusCode,
+                    $response->getHeaders(),
+                    (string) $response->getBody()
+                );
+            }
+
+            return $this->handleResponseWithDataType(
+                'string',
+                $request,
+                $response,
+            );
+        } catch (ApiException $e) {
+            switch ($e->getCode()) {
+                case 200:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        'string',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 400:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 401:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 403:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 404:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 408:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 422:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 429:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 431:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 500:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 502:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 503:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 504:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+            }
+        
+
+            throw $e;
+        }
+    }
+
+    /**
+     * Operation streamMessagesByGetAsync
+     *
+     * Stream messages, for clients without POST
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessagesByGet'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function streamMessagesByGetAsync($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, string $contentType = self::contentTypes['streamMessagesByGet'][0])
+    {
+        return $this->streamMessagesByGetAsyncWithHttpInfo($queue, $max_in_flight, $lease_seconds, $auto_extend, $contentType)
+            ->then(
+                function ($response) {
+                    return $response[0];
+                }
+            );
+    }
+
+    /**
+     * Operation streamMessagesByGetAsyncWithHttpInfo
+     *
+     * Stream messages, for clients without POST
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessagesByGet'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function streamMessagesByGetAsyncWithHttpInfo($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, string $contentType = self::contentTypes['streamMessagesByGet'][0])
+    {
+        $returnType = 'string';
+        $request = $this->streamMessagesByGetRequest($queue, $max_in_flight, $lease_seconds, $auto_extend, $contentType);
+
+        return $this->client
+            ->sendAsync($request, $this->createHttpClientOption())
+            ->then(
+                function ($response) use ($returnType) {
+                    if ($returnType === '\SplFileObject') {
+                        $content = $response->getBody(); //stream goes to serializer
+                    } else {
+                        $content = (string) $response->getBody();
+                        if ($returnType !== 'string') {
+                            $content = json_decode($content);
+                        }
+                    }
+
+                    return [
+                        ObjectSerializer::deserialize($content, $returnType, []),
+                        $response->getStatusCode(),
+                        $response->getHeaders()
+                    ];
+                },
+                function ($exception) {
+                    $response = $exception->getResponse();
+                    $statusCode = $response->getStatusCode();
+                    throw new ApiException(
+                        sprintf(
+                            '[%d] Error connecting to the API (%s)',
+                            $statusCode,
+                            $exception->getRequest()->getUri()
+                        ),
+                        $statusCode,
+                        $response->getHeaders(),
+                        (string) $response->getBody()
+                    );
+                }
+            );
+    }
+
+    /**
+     * Create request for operation 'streamMessagesByGet'
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  int|null $max_in_flight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+     * @param  float|null $lease_seconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+     * @param  bool|null $auto_extend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['streamMessagesByGet'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Psr7\Request
+     */
+    public function streamMessagesByGetRequest($queue, $max_in_flight = null, $lease_seconds = null, $auto_extend = null, string $contentType = self::contentTypes['streamMessagesByGet'][0])
+    {
+
+        // verify the required parameter 'queue' is set
+        if ($queue === null || (is_array($queue) && count($queue) === 0)) {
+            throw new \InvalidArgumentException(
+                'Missing the required parameter $queue when calling streamMessagesByGet'
+            );
+        }
+        if (!preg_match("/^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/", $queue)) {
+            throw new \InvalidArgumentException("invalid value for \"queue\" when calling ConsumeApi.streamMessagesByGet, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
+        }
+        
+        if ($max_in_flight !== null && $max_in_flight > 1000) {
+            throw new \InvalidArgumentException('invalid value for "$max_in_flight" when calling ConsumeApi.streamMessagesByGet, must be smaller than or equal to 1000.');
+        }
+        if ($max_in_flight !== null && $max_in_flight < 1) {
+            throw new \InvalidArgumentException('invalid value for "$max_in_flight" when calling ConsumeApi.streamMessagesByGet, must be bigger than or equal to 1.');
+        }
+        
+        if ($lease_seconds !== null && $lease_seconds > 31536000) {
+            throw new \InvalidArgumentException('invalid value for "$lease_seconds" when calling ConsumeApi.streamMessagesByGet, must be smaller than or equal to 31536000.');
+        }
+        
+
+
+        $resourcePath = '/queues/{queue}/messages:stream';
+        $formParams = [];
+        $queryParams = [];
+        $headerParams = [];
+        $httpBody = '';
+        $multipart = false;
+
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $max_in_flight,
+            'max_in_flight', // param base name
+            'integer', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $lease_seconds,
+            'lease_seconds', // param base name
+            'number', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $auto_extend,
+            'auto_extend', // param base name
+            'boolean', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+
+
+        // path params
+        if ($queue !== null) {
+            $resourcePath = str_replace(
+                '{' . 'queue' . '}',
+                ObjectSerializer::toPathValue($queue),
+                $resourcePath
+            );
+        }
+
+
+        $headers = $this->headerSelector->selectHeaders(
+            ['text/event-stream', 'application/x-ndjson', 'application/problem+json', ],
+            $contentType,
+            $multipart
+        );
+
+        // for model (json/xml)
+        if (count($formParams) > 0) {
+            if ($multipart) {
+                $multipartContents = [];
+                foreach ($formParams as $formParamName => $formParamValue) {
+                    $formParamValueItems = is_array($formParamValue) ? $formParamValue : [$formParamValue];
+                    foreach ($formParamValueItems as $formParamValueItem) {
+                        $multipartContents[] = [
+                            'name' => $formParamName,
+                            'contents' => $formParamValueItem
+                        ];
+                    }
+                }
+                // for HTTP post (form)
+                $httpBody = new MultipartStream($multipartContents);
+
+            } elseif (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the form parameters
+                $httpBody = \GuzzleHttp\Utils::jsonEncode($formParams);
+            } else {
+                // for HTTP post (form)
+                $httpBody = ObjectSerializer::buildQuery($formParams);
+            }
+        }
+
+        // this endpoint requires Bearer authentication (access token)
+        if (!empty($this->config->getAccessToken())) {
+            $headers['Authorization'] = 'Bearer ' . $this->config->getAccessToken();
+        }
+
+        $defaultHeaders = [];
+        if ($this->config->getUserAgent()) {
+            $defaultHeaders['User-Agent'] = $this->config->getUserAgent();
+        }
+
+        $headers = array_merge(
+            $defaultHeaders,
+            $headerParams,
+            $headers
+        );
+
+        $operationHost = $this->config->getHost();
+        $query = ObjectSerializer::buildQuery($queryParams);
+        return new Request(
+            'GET',
             $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
             $headers,
             $httpBody

@@ -82,12 +82,14 @@ class PublishApi
             'application/vnd.babelqueue.envelope+json',
             'application/vnd.babelqueue.entry+json',
             'application/openjobspec+json',
+            'application/cloudevents+json',
         ],
         'validateMessage' => [
             'application/json',
             'application/vnd.babelqueue.envelope+json',
             'application/vnd.babelqueue.entry+json',
             'application/openjobspec+json',
+            'application/cloudevents+json',
         ],
     ];
 
@@ -667,6 +669,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -675,9 +680,9 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \Babelgate\Client\Generated\Model\Receipt|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
-    public function publishMessage($queue, $draft, $delay_seconds = null, $ordering_key = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
+    public function publishMessage($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
     {
-        list($response) = $this->publishMessageWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $idempotency_key, $broker_properties, $contentType);
+        list($response) = $this->publishMessageWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $idempotency_key, $broker_properties, $contentType);
         return $response;
     }
 
@@ -690,6 +695,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -698,9 +706,9 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return array of \Babelgate\Client\Generated\Model\Receipt|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
-    public function publishMessageWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
+    public function publishMessageWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
     {
-        $request = $this->publishMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $idempotency_key, $broker_properties, $contentType);
+        $request = $this->publishMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $idempotency_key, $broker_properties, $contentType);
 
         try {
             $options = $this->createHttpClientOption();
@@ -990,6 +998,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -997,9 +1008,9 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function publishMessageAsync($queue, $draft, $delay_seconds = null, $ordering_key = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
+    public function publishMessageAsync($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
     {
-        return $this->publishMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $idempotency_key, $broker_properties, $contentType)
+        return $this->publishMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $idempotency_key, $broker_properties, $contentType)
             ->then(
                 function ($response) {
                     return $response[0];
@@ -1016,6 +1027,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -1023,10 +1037,10 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function publishMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
+    public function publishMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
     {
         $returnType = '\Babelgate\Client\Generated\Model\Receipt';
-        $request = $this->publishMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $idempotency_key, $broker_properties, $contentType);
+        $request = $this->publishMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $idempotency_key, $broker_properties, $contentType);
 
         return $this->client
             ->sendAsync($request, $this->createHttpClientOption())
@@ -1071,6 +1085,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -1078,7 +1095,7 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Psr7\Request
      */
-    public function publishMessageRequest($queue, $draft, $delay_seconds = null, $ordering_key = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
+    public function publishMessageRequest($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $idempotency_key = null, $broker_properties = null, string $contentType = self::contentTypes['publishMessage'][0])
     {
 
         // verify the required parameter 'queue' is set
@@ -1112,6 +1129,24 @@ class PublishApi
             throw new \InvalidArgumentException('invalid length for "$ordering_key" when calling PublishApi.publishMessage, must be bigger than or equal to 1.');
         }
         
+        if ($deliver_at !== null && $deliver_at > 9223372036854775807) {
+            throw new \InvalidArgumentException('invalid value for "$deliver_at" when calling PublishApi.publishMessage, must be smaller than or equal to 9223372036854775807.');
+        }
+        if ($deliver_at !== null && $deliver_at < 0) {
+            throw new \InvalidArgumentException('invalid value for "$deliver_at" when calling PublishApi.publishMessage, must be bigger than or equal to 0.');
+        }
+        
+        if ($ttl_seconds !== null && $ttl_seconds > 315360000) {
+            throw new \InvalidArgumentException('invalid value for "$ttl_seconds" when calling PublishApi.publishMessage, must be smaller than or equal to 315360000.');
+        }
+        
+        if ($priority !== null && $priority > 9) {
+            throw new \InvalidArgumentException('invalid value for "$priority" when calling PublishApi.publishMessage, must be smaller than or equal to 9.');
+        }
+        if ($priority !== null && $priority < 0) {
+            throw new \InvalidArgumentException('invalid value for "$priority" when calling PublishApi.publishMessage, must be bigger than or equal to 0.');
+        }
+        
         if ($idempotency_key !== null && !preg_match("/^(\"([ !#-\\[\\]-~]|\\\\[\"\\\\]){1,255}\"|[!#-~]{1,255})$/", $idempotency_key)) {
             throw new \InvalidArgumentException("invalid value for \"idempotency_key\" when calling PublishApi.publishMessage, must conform to the pattern /^(\"([ !#-\\[\\]-~]|\\\\[\"\\\\]){1,255}\"|[!#-~]{1,255})$/.");
         }
@@ -1142,6 +1177,33 @@ class PublishApi
             $ordering_key,
             'ordering_key', // param base name
             'string', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $deliver_at,
+            'deliver_at', // param base name
+            'integer', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $ttl_seconds,
+            'ttl_seconds', // param base name
+            'number', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $priority,
+            'priority', // param base name
+            'integer', // openApiType
             'form', // style
             true, // explode
             false // required
@@ -1239,6 +1301,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1247,9 +1312,9 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \Babelgate\Client\Generated\Model\Projection|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
-    public function validateMessage($queue, $draft, $delay_seconds = null, $ordering_key = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
+    public function validateMessage($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
     {
-        list($response) = $this->validateMessageWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $mode, $broker_properties, $contentType);
+        list($response) = $this->validateMessageWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $mode, $broker_properties, $contentType);
         return $response;
     }
 
@@ -1262,6 +1327,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1270,9 +1338,9 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return array of \Babelgate\Client\Generated\Model\Projection|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
-    public function validateMessageWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
+    public function validateMessageWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
     {
-        $request = $this->validateMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $mode, $broker_properties, $contentType);
+        $request = $this->validateMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $mode, $broker_properties, $contentType);
 
         try {
             $options = $this->createHttpClientOption();
@@ -1548,6 +1616,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1555,9 +1626,9 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function validateMessageAsync($queue, $draft, $delay_seconds = null, $ordering_key = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
+    public function validateMessageAsync($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
     {
-        return $this->validateMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $mode, $broker_properties, $contentType)
+        return $this->validateMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $mode, $broker_properties, $contentType)
             ->then(
                 function ($response) {
                     return $response[0];
@@ -1574,6 +1645,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1581,10 +1655,10 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function validateMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
+    public function validateMessageAsyncWithHttpInfo($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
     {
         $returnType = '\Babelgate\Client\Generated\Model\Projection';
-        $request = $this->validateMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $mode, $broker_properties, $contentType);
+        $request = $this->validateMessageRequest($queue, $draft, $delay_seconds, $ordering_key, $deliver_at, $ttl_seconds, $priority, $mode, $broker_properties, $contentType);
 
         return $this->client
             ->sendAsync($request, $this->createHttpClientOption())
@@ -1629,6 +1703,9 @@ class PublishApi
      * @param  \Babelgate\Client\Generated\Model\Draft $draft (required)
      * @param  float|null $delay_seconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+     * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+     * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1636,7 +1713,7 @@ class PublishApi
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Psr7\Request
      */
-    public function validateMessageRequest($queue, $draft, $delay_seconds = null, $ordering_key = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
+    public function validateMessageRequest($queue, $draft, $delay_seconds = null, $ordering_key = null, $deliver_at = null, $ttl_seconds = null, $priority = null, $mode = null, $broker_properties = null, string $contentType = self::contentTypes['validateMessage'][0])
     {
 
         // verify the required parameter 'queue' is set
@@ -1670,6 +1747,24 @@ class PublishApi
             throw new \InvalidArgumentException('invalid length for "$ordering_key" when calling PublishApi.validateMessage, must be bigger than or equal to 1.');
         }
         
+        if ($deliver_at !== null && $deliver_at > 9223372036854775807) {
+            throw new \InvalidArgumentException('invalid value for "$deliver_at" when calling PublishApi.validateMessage, must be smaller than or equal to 9223372036854775807.');
+        }
+        if ($deliver_at !== null && $deliver_at < 0) {
+            throw new \InvalidArgumentException('invalid value for "$deliver_at" when calling PublishApi.validateMessage, must be bigger than or equal to 0.');
+        }
+        
+        if ($ttl_seconds !== null && $ttl_seconds > 315360000) {
+            throw new \InvalidArgumentException('invalid value for "$ttl_seconds" when calling PublishApi.validateMessage, must be smaller than or equal to 315360000.');
+        }
+        
+        if ($priority !== null && $priority > 9) {
+            throw new \InvalidArgumentException('invalid value for "$priority" when calling PublishApi.validateMessage, must be smaller than or equal to 9.');
+        }
+        if ($priority !== null && $priority < 0) {
+            throw new \InvalidArgumentException('invalid value for "$priority" when calling PublishApi.validateMessage, must be bigger than or equal to 0.');
+        }
+        
 
         if ($broker_properties !== null && !preg_match("/^\\s*\\{.*\\}\\s*$/", $broker_properties)) {
             throw new \InvalidArgumentException("invalid value for \"broker_properties\" when calling PublishApi.validateMessage, must conform to the pattern /^\\s*\\{.*\\}\\s*$/.");
@@ -1697,6 +1792,33 @@ class PublishApi
             $ordering_key,
             'ordering_key', // param base name
             'string', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $deliver_at,
+            'deliver_at', // param base name
+            'integer', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $ttl_seconds,
+            'ttl_seconds', // param base name
+            'number', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $priority,
+            'priority', // param base name
+            'integer', // openApiType
             'form', // style
             true, // explode
             false // required

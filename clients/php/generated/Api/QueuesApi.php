@@ -89,7 +89,13 @@ class QueuesApi
         'listQueues' => [
             'application/json',
         ],
+        'pauseQueue' => [
+            'application/json',
+        ],
         'purgeQueue' => [
+            'application/json',
+        ],
+        'resumeQueue' => [
             'application/json',
         ],
     ];
@@ -1726,15 +1732,16 @@ class QueuesApi
      *
      * @param  int|null $limit Default: 1000. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+     * @param  bool|null $paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listQueues'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
      * @return \Babelgate\Client\Generated\Model\QueueList|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
-    public function listQueues($limit = null, $cursor = null, string $contentType = self::contentTypes['listQueues'][0])
+    public function listQueues($limit = null, $cursor = null, $paused = null, string $contentType = self::contentTypes['listQueues'][0])
     {
-        list($response) = $this->listQueuesWithHttpInfo($limit, $cursor, $contentType);
+        list($response) = $this->listQueuesWithHttpInfo($limit, $cursor, $paused, $contentType);
         return $response;
     }
 
@@ -1745,15 +1752,16 @@ class QueuesApi
      *
      * @param  int|null $limit Default: 1000. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+     * @param  bool|null $paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listQueues'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
      * @return array of \Babelgate\Client\Generated\Model\QueueList|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
-    public function listQueuesWithHttpInfo($limit = null, $cursor = null, string $contentType = self::contentTypes['listQueues'][0])
+    public function listQueuesWithHttpInfo($limit = null, $cursor = null, $paused = null, string $contentType = self::contentTypes['listQueues'][0])
     {
-        $request = $this->listQueuesRequest($limit, $cursor, $contentType);
+        $request = $this->listQueuesRequest($limit, $cursor, $paused, $contentType);
 
         try {
             $options = $this->createHttpClientOption();
@@ -1915,14 +1923,15 @@ class QueuesApi
      *
      * @param  int|null $limit Default: 1000. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+     * @param  bool|null $paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listQueues'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function listQueuesAsync($limit = null, $cursor = null, string $contentType = self::contentTypes['listQueues'][0])
+    public function listQueuesAsync($limit = null, $cursor = null, $paused = null, string $contentType = self::contentTypes['listQueues'][0])
     {
-        return $this->listQueuesAsyncWithHttpInfo($limit, $cursor, $contentType)
+        return $this->listQueuesAsyncWithHttpInfo($limit, $cursor, $paused, $contentType)
             ->then(
                 function ($response) {
                     return $response[0];
@@ -1937,15 +1946,16 @@ class QueuesApi
      *
      * @param  int|null $limit Default: 1000. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+     * @param  bool|null $paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listQueues'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function listQueuesAsyncWithHttpInfo($limit = null, $cursor = null, string $contentType = self::contentTypes['listQueues'][0])
+    public function listQueuesAsyncWithHttpInfo($limit = null, $cursor = null, $paused = null, string $contentType = self::contentTypes['listQueues'][0])
     {
         $returnType = '\Babelgate\Client\Generated\Model\QueueList';
-        $request = $this->listQueuesRequest($limit, $cursor, $contentType);
+        $request = $this->listQueuesRequest($limit, $cursor, $paused, $contentType);
 
         return $this->client
             ->sendAsync($request, $this->createHttpClientOption())
@@ -1988,12 +1998,13 @@ class QueuesApi
      *
      * @param  int|null $limit Default: 1000. (optional)
      * @param  string|null $cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+     * @param  bool|null $paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['listQueues'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Psr7\Request
      */
-    public function listQueuesRequest($limit = null, $cursor = null, string $contentType = self::contentTypes['listQueues'][0])
+    public function listQueuesRequest($limit = null, $cursor = null, $paused = null, string $contentType = self::contentTypes['listQueues'][0])
     {
 
         if ($limit !== null && $limit > 1000) {
@@ -2007,6 +2018,7 @@ class QueuesApi
             throw new \InvalidArgumentException("invalid value for \"cursor\" when calling QueuesApi.listQueues, must conform to the pattern /^[A-Za-z0-9._-]{1,120}$/.");
         }
         
+
 
         $resourcePath = '/queues';
         $formParams = [];
@@ -2029,6 +2041,15 @@ class QueuesApi
             $cursor,
             'cursor', // param base name
             'string', // openApiType
+            'form', // style
+            true, // explode
+            false // required
+        ) ?? []);
+        // query params
+        $queryParams = array_merge($queryParams, ObjectSerializer::toQueryValue(
+            $paused,
+            'paused', // param base name
+            'boolean', // openApiType
             'form', // style
             true, // explode
             false // required
@@ -2088,6 +2109,504 @@ class QueuesApi
         $query = ObjectSerializer::buildQuery($queryParams);
         return new Request(
             'GET',
+            $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
+            $headers,
+            $httpBody
+        );
+    }
+
+    /**
+     * Operation pauseQueue
+     *
+     * Pause a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  \Babelgate\Client\Generated\Model\PauseRequest|null $pause_request pause_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['pauseQueue'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return \Babelgate\Client\Generated\Model\PauseResult|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     */
+    public function pauseQueue($queue, $pause_request = null, string $contentType = self::contentTypes['pauseQueue'][0])
+    {
+        list($response) = $this->pauseQueueWithHttpInfo($queue, $pause_request, $contentType);
+        return $response;
+    }
+
+    /**
+     * Operation pauseQueueWithHttpInfo
+     *
+     * Pause a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  \Babelgate\Client\Generated\Model\PauseRequest|null $pause_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['pauseQueue'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return array of \Babelgate\Client\Generated\Model\PauseResult|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     */
+    public function pauseQueueWithHttpInfo($queue, $pause_request = null, string $contentType = self::contentTypes['pauseQueue'][0])
+    {
+        $request = $this->pauseQueueRequest($queue, $pause_request, $contentType);
+
+        try {
+            $options = $this->createHttpClientOption();
+            try {
+                $response = $this->client->send($request, $options);
+            } catch (RequestException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    $e->getResponse() ? $e->getResponse()->getHeaders() : null,
+                    $e->getResponse() ? (string) $e->getResponse()->getBody() : null
+                );
+            } catch (ConnectException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    null,
+                    null
+                );
+            }
+
+            $statusCode = $response->getStatusCode();
+
+
+            switch($statusCode) {
+                case 200:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\PauseResult',
+                        $request,
+                        $response,
+                    );
+                case 400:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 401:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 403:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 404:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 408:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 409:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 413:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 415:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 422:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 429:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 431:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 500:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 502:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 503:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 504:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+            }
+
+            
+
+            if ($statusCode < 200 || $statusCode > 299) {
+                throw new ApiException(
+                    sprintf(
+                        '[%d] Error connecting to the API (%s)',
+                        $statusCode,
+                        (string) $request->getUri()
+                    ),
+                    $statusCode,
+                    $response->getHeaders(),
+                    (string) $response->getBody()
+                );
+            }
+
+            return $this->handleResponseWithDataType(
+                '\Babelgate\Client\Generated\Model\PauseResult',
+                $request,
+                $response,
+            );
+        } catch (ApiException $e) {
+            switch ($e->getCode()) {
+                case 200:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\PauseResult',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 400:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 401:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 403:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 404:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 408:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 409:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 413:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 415:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 422:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 429:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 431:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 500:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 502:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 503:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 504:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+            }
+        
+
+            throw $e;
+        }
+    }
+
+    /**
+     * Operation pauseQueueAsync
+     *
+     * Pause a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  \Babelgate\Client\Generated\Model\PauseRequest|null $pause_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['pauseQueue'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function pauseQueueAsync($queue, $pause_request = null, string $contentType = self::contentTypes['pauseQueue'][0])
+    {
+        return $this->pauseQueueAsyncWithHttpInfo($queue, $pause_request, $contentType)
+            ->then(
+                function ($response) {
+                    return $response[0];
+                }
+            );
+    }
+
+    /**
+     * Operation pauseQueueAsyncWithHttpInfo
+     *
+     * Pause a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  \Babelgate\Client\Generated\Model\PauseRequest|null $pause_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['pauseQueue'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function pauseQueueAsyncWithHttpInfo($queue, $pause_request = null, string $contentType = self::contentTypes['pauseQueue'][0])
+    {
+        $returnType = '\Babelgate\Client\Generated\Model\PauseResult';
+        $request = $this->pauseQueueRequest($queue, $pause_request, $contentType);
+
+        return $this->client
+            ->sendAsync($request, $this->createHttpClientOption())
+            ->then(
+                function ($response) use ($returnType) {
+                    if ($returnType === '\SplFileObject') {
+                        $content = $response->getBody(); //stream goes to serializer
+                    } else {
+                        $content = (string) $response->getBody();
+                        if ($returnType !== 'string') {
+                            $content = json_decode($content);
+                        }
+                    }
+
+                    return [
+                        ObjectSerializer::deserialize($content, $returnType, []),
+                        $response->getStatusCode(),
+                        $response->getHeaders()
+                    ];
+                },
+                function ($exception) {
+                    $response = $exception->getResponse();
+                    $statusCode = $response->getStatusCode();
+                    throw new ApiException(
+                        sprintf(
+                            '[%d] Error connecting to the API (%s)',
+                            $statusCode,
+                            $exception->getRequest()->getUri()
+                        ),
+                        $statusCode,
+                        $response->getHeaders(),
+                        (string) $response->getBody()
+                    );
+                }
+            );
+    }
+
+    /**
+     * Create request for operation 'pauseQueue'
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  \Babelgate\Client\Generated\Model\PauseRequest|null $pause_request (optional)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['pauseQueue'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Psr7\Request
+     */
+    public function pauseQueueRequest($queue, $pause_request = null, string $contentType = self::contentTypes['pauseQueue'][0])
+    {
+
+        // verify the required parameter 'queue' is set
+        if ($queue === null || (is_array($queue) && count($queue) === 0)) {
+            throw new \InvalidArgumentException(
+                'Missing the required parameter $queue when calling pauseQueue'
+            );
+        }
+        if (!preg_match("/^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/", $queue)) {
+            throw new \InvalidArgumentException("invalid value for \"queue\" when calling QueuesApi.pauseQueue, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
+        }
+        
+
+
+        $resourcePath = '/queues/{queue}:pause';
+        $formParams = [];
+        $queryParams = [];
+        $headerParams = [];
+        $httpBody = '';
+        $multipart = false;
+
+
+
+        // path params
+        if ($queue !== null) {
+            $resourcePath = str_replace(
+                '{' . 'queue' . '}',
+                ObjectSerializer::toPathValue($queue),
+                $resourcePath
+            );
+        }
+
+
+        $headers = $this->headerSelector->selectHeaders(
+            ['application/json', 'application/problem+json', ],
+            $contentType,
+            $multipart
+        );
+
+        // for model (json/xml)
+        if (isset($pause_request)) {
+            if (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the body
+                $httpBody = \GuzzleHttp\Utils::jsonEncode(ObjectSerializer::sanitizeForSerialization($pause_request));
+            } else {
+                $httpBody = $pause_request;
+            }
+        } elseif (count($formParams) > 0) {
+            if ($multipart) {
+                $multipartContents = [];
+                foreach ($formParams as $formParamName => $formParamValue) {
+                    $formParamValueItems = is_array($formParamValue) ? $formParamValue : [$formParamValue];
+                    foreach ($formParamValueItems as $formParamValueItem) {
+                        $multipartContents[] = [
+                            'name' => $formParamName,
+                            'contents' => $formParamValueItem
+                        ];
+                    }
+                }
+                // for HTTP post (form)
+                $httpBody = new MultipartStream($multipartContents);
+
+            } elseif (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the form parameters
+                $httpBody = \GuzzleHttp\Utils::jsonEncode($formParams);
+            } else {
+                // for HTTP post (form)
+                $httpBody = ObjectSerializer::buildQuery($formParams);
+            }
+        }
+
+        // this endpoint requires Bearer authentication (access token)
+        if (!empty($this->config->getAccessToken())) {
+            $headers['Authorization'] = 'Bearer ' . $this->config->getAccessToken();
+        }
+
+        $defaultHeaders = [];
+        if ($this->config->getUserAgent()) {
+            $defaultHeaders['User-Agent'] = $this->config->getUserAgent();
+        }
+
+        $headers = array_merge(
+            $defaultHeaders,
+            $headerParams,
+            $headers
+        );
+
+        $operationHost = $this->config->getHost();
+        $query = ObjectSerializer::buildQuery($queryParams);
+        return new Request(
+            'POST',
             $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
             $headers,
             $httpBody
@@ -2543,6 +3062,477 @@ class QueuesApi
                 $httpBody = $purge_request;
             }
         } elseif (count($formParams) > 0) {
+            if ($multipart) {
+                $multipartContents = [];
+                foreach ($formParams as $formParamName => $formParamValue) {
+                    $formParamValueItems = is_array($formParamValue) ? $formParamValue : [$formParamValue];
+                    foreach ($formParamValueItems as $formParamValueItem) {
+                        $multipartContents[] = [
+                            'name' => $formParamName,
+                            'contents' => $formParamValueItem
+                        ];
+                    }
+                }
+                // for HTTP post (form)
+                $httpBody = new MultipartStream($multipartContents);
+
+            } elseif (stripos($headers['Content-Type'], 'application/json') !== false) {
+                # if Content-Type contains "application/json", json_encode the form parameters
+                $httpBody = \GuzzleHttp\Utils::jsonEncode($formParams);
+            } else {
+                // for HTTP post (form)
+                $httpBody = ObjectSerializer::buildQuery($formParams);
+            }
+        }
+
+        // this endpoint requires Bearer authentication (access token)
+        if (!empty($this->config->getAccessToken())) {
+            $headers['Authorization'] = 'Bearer ' . $this->config->getAccessToken();
+        }
+
+        $defaultHeaders = [];
+        if ($this->config->getUserAgent()) {
+            $defaultHeaders['User-Agent'] = $this->config->getUserAgent();
+        }
+
+        $headers = array_merge(
+            $defaultHeaders,
+            $headerParams,
+            $headers
+        );
+
+        $operationHost = $this->config->getHost();
+        $query = ObjectSerializer::buildQuery($queryParams);
+        return new Request(
+            'POST',
+            $operationHost . $resourcePath . ($query ? "?{$query}" : ''),
+            $headers,
+            $httpBody
+        );
+    }
+
+    /**
+     * Operation resumeQueue
+     *
+     * Resume a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['resumeQueue'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return \Babelgate\Client\Generated\Model\PauseResult|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     */
+    public function resumeQueue($queue, string $contentType = self::contentTypes['resumeQueue'][0])
+    {
+        list($response) = $this->resumeQueueWithHttpInfo($queue, $contentType);
+        return $response;
+    }
+
+    /**
+     * Operation resumeQueueWithHttpInfo
+     *
+     * Resume a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['resumeQueue'] to see the possible values for this operation
+     *
+     * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
+     * @throws \InvalidArgumentException
+     * @return array of \Babelgate\Client\Generated\Model\PauseResult|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     */
+    public function resumeQueueWithHttpInfo($queue, string $contentType = self::contentTypes['resumeQueue'][0])
+    {
+        $request = $this->resumeQueueRequest($queue, $contentType);
+
+        try {
+            $options = $this->createHttpClientOption();
+            try {
+                $response = $this->client->send($request, $options);
+            } catch (RequestException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    $e->getResponse() ? $e->getResponse()->getHeaders() : null,
+                    $e->getResponse() ? (string) $e->getResponse()->getBody() : null
+                );
+            } catch (ConnectException $e) {
+                throw new ApiException(
+                    "[{$e->getCode()}] {$e->getMessage()}",
+                    (int) $e->getCode(),
+                    null,
+                    null
+                );
+            }
+
+            $statusCode = $response->getStatusCode();
+
+
+            switch($statusCode) {
+                case 200:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\PauseResult',
+                        $request,
+                        $response,
+                    );
+                case 400:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 401:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 403:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 404:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 408:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 413:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 415:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 422:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 429:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 431:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 500:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 502:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 503:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+                case 504:
+                    return $this->handleResponseWithDataType(
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $request,
+                        $response,
+                    );
+            }
+
+            
+
+            if ($statusCode < 200 || $statusCode > 299) {
+                throw new ApiException(
+                    sprintf(
+                        '[%d] Error connecting to the API (%s)',
+                        $statusCode,
+                        (string) $request->getUri()
+                    ),
+                    $statusCode,
+                    $response->getHeaders(),
+                    (string) $response->getBody()
+                );
+            }
+
+            return $this->handleResponseWithDataType(
+                '\Babelgate\Client\Generated\Model\PauseResult',
+                $request,
+                $response,
+            );
+        } catch (ApiException $e) {
+            switch ($e->getCode()) {
+                case 200:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\PauseResult',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 400:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 401:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 403:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 404:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 408:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 413:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 415:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 422:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 429:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 431:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 500:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 502:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 503:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+                case 504:
+                    $data = ObjectSerializer::deserialize(
+                        $e->getResponseBody(),
+                        '\Babelgate\Client\Generated\Model\Problem',
+                        $e->getResponseHeaders()
+                    );
+                    $e->setResponseObject($data);
+                    throw $e;
+            }
+        
+
+            throw $e;
+        }
+    }
+
+    /**
+     * Operation resumeQueueAsync
+     *
+     * Resume a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['resumeQueue'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function resumeQueueAsync($queue, string $contentType = self::contentTypes['resumeQueue'][0])
+    {
+        return $this->resumeQueueAsyncWithHttpInfo($queue, $contentType)
+            ->then(
+                function ($response) {
+                    return $response[0];
+                }
+            );
+    }
+
+    /**
+     * Operation resumeQueueAsyncWithHttpInfo
+     *
+     * Resume a queue
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['resumeQueue'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Promise\PromiseInterface
+     */
+    public function resumeQueueAsyncWithHttpInfo($queue, string $contentType = self::contentTypes['resumeQueue'][0])
+    {
+        $returnType = '\Babelgate\Client\Generated\Model\PauseResult';
+        $request = $this->resumeQueueRequest($queue, $contentType);
+
+        return $this->client
+            ->sendAsync($request, $this->createHttpClientOption())
+            ->then(
+                function ($response) use ($returnType) {
+                    if ($returnType === '\SplFileObject') {
+                        $content = $response->getBody(); //stream goes to serializer
+                    } else {
+                        $content = (string) $response->getBody();
+                        if ($returnType !== 'string') {
+                            $content = json_decode($content);
+                        }
+                    }
+
+                    return [
+                        ObjectSerializer::deserialize($content, $returnType, []),
+                        $response->getStatusCode(),
+                        $response->getHeaders()
+                    ];
+                },
+                function ($exception) {
+                    $response = $exception->getResponse();
+                    $statusCode = $response->getStatusCode();
+                    throw new ApiException(
+                        sprintf(
+                            '[%d] Error connecting to the API (%s)',
+                            $statusCode,
+                            $exception->getRequest()->getUri()
+                        ),
+                        $statusCode,
+                        $response->getHeaders(),
+                        (string) $response->getBody()
+                    );
+                }
+            );
+    }
+
+    /**
+     * Create request for operation 'resumeQueue'
+     *
+     * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['resumeQueue'] to see the possible values for this operation
+     *
+     * @throws \InvalidArgumentException
+     * @return \GuzzleHttp\Psr7\Request
+     */
+    public function resumeQueueRequest($queue, string $contentType = self::contentTypes['resumeQueue'][0])
+    {
+
+        // verify the required parameter 'queue' is set
+        if ($queue === null || (is_array($queue) && count($queue) === 0)) {
+            throw new \InvalidArgumentException(
+                'Missing the required parameter $queue when calling resumeQueue'
+            );
+        }
+        if (!preg_match("/^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/", $queue)) {
+            throw new \InvalidArgumentException("invalid value for \"queue\" when calling QueuesApi.resumeQueue, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
+        }
+        
+
+        $resourcePath = '/queues/{queue}:resume';
+        $formParams = [];
+        $queryParams = [];
+        $headerParams = [];
+        $httpBody = '';
+        $multipart = false;
+
+
+
+        // path params
+        if ($queue !== null) {
+            $resourcePath = str_replace(
+                '{' . 'queue' . '}',
+                ObjectSerializer::toPathValue($queue),
+                $resourcePath
+            );
+        }
+
+
+        $headers = $this->headerSelector->selectHeaders(
+            ['application/json', 'application/problem+json', ],
+            $contentType,
+            $multipart
+        );
+
+        // for model (json/xml)
+        if (count($formParams) > 0) {
             if ($multipart) {
                 $multipartContents = [];
                 foreach ($formParams as $formParamName => $formParamValue) {

@@ -579,7 +579,7 @@ class BrokerProperties implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets scheduled_enqueue_time_utc
      *
-     * @param string|null $scheduled_enqueue_time_utc When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds`.
+     * @param string|null $scheduled_enqueue_time_utc When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds` and `deliver_at`.
      *
      * @return self
      */

@@ -69,7 +69,8 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_batch' => 'int',
         'headers' => 'bool',
         'max_headers' => 'int',
-        'broker_properties' => 'string[]'
+        'broker_properties' => 'string[]',
+        'priorities' => 'bool'
     ];
 
     /**
@@ -91,7 +92,8 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_batch' => 'int64',
         'headers' => null,
         'max_headers' => 'int64',
-        'broker_properties' => null
+        'broker_properties' => null,
+        'priorities' => null
     ];
 
     /**
@@ -111,7 +113,8 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_batch' => false,
         'headers' => false,
         'max_headers' => true,
-        'broker_properties' => false
+        'broker_properties' => false,
+        'priorities' => false
     ];
 
     /**
@@ -211,7 +214,8 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_batch' => 'max_batch',
         'headers' => 'headers',
         'max_headers' => 'max_headers',
-        'broker_properties' => 'broker_properties'
+        'broker_properties' => 'broker_properties',
+        'priorities' => 'priorities'
     ];
 
     /**
@@ -231,7 +235,8 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_batch' => 'setMaxBatch',
         'headers' => 'setHeaders',
         'max_headers' => 'setMaxHeaders',
-        'broker_properties' => 'setBrokerProperties'
+        'broker_properties' => 'setBrokerProperties',
+        'priorities' => 'setPriorities'
     ];
 
     /**
@@ -251,7 +256,8 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_batch' => 'getMaxBatch',
         'headers' => 'getHeaders',
         'max_headers' => 'getMaxHeaders',
-        'broker_properties' => 'getBrokerProperties'
+        'broker_properties' => 'getBrokerProperties',
+        'priorities' => 'getPriorities'
     ];
 
     /**
@@ -374,6 +380,7 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('headers', $data ?? [], null);
         $this->setIfExists('max_headers', $data ?? [], null);
         $this->setIfExists('broker_properties', $data ?? [], null);
+        $this->setIfExists('priorities', $data ?? [], null);
     }
 
     /**
@@ -465,6 +472,9 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['broker_properties'] === null) {
             $invalidProperties[] = "'broker_properties' can't be null";
+        }
+        if ($this->container['priorities'] === null) {
+            $invalidProperties[] = "'priorities' can't be null";
         }
         return $invalidProperties;
     }
@@ -859,6 +869,33 @@ class Capabilities implements ModelInterface, ArrayAccess, \JsonSerializable
             throw new \InvalidArgumentException('non-nullable broker_properties cannot be null');
         }
         $this->container['broker_properties'] = $broker_properties;
+
+        return $this;
+    }
+
+    /**
+     * Gets priorities
+     *
+     * @return bool
+     */
+    public function getPriorities()
+    {
+        return $this->container['priorities'];
+    }
+
+    /**
+     * Sets priorities
+     *
+     * @param bool $priorities Whether a publish may set a `priority`.
+     *
+     * @return self
+     */
+    public function setPriorities($priorities)
+    {
+        if (is_null($priorities)) {
+            throw new \InvalidArgumentException('non-nullable priorities cannot be null');
+        }
+        $this->container['priorities'] = $priorities;
 
         return $this;
     }

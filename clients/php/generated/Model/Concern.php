@@ -266,6 +266,7 @@ class Concern implements ModelInterface, ArrayAccess, \JsonSerializable
     public const KIND_BROKER_ERRORS = 'broker_errors';
     public const KIND_FOREIGN_MESSAGES = 'foreign_messages';
     public const KIND_BROKER_WARNING = 'broker_warning';
+    public const KIND_QUEUE_PAUSED = 'queue_paused';
 
     /**
      * Gets allowable values of the enum
@@ -282,6 +283,7 @@ class Concern implements ModelInterface, ArrayAccess, \JsonSerializable
             self::KIND_BROKER_ERRORS,
             self::KIND_FOREIGN_MESSAGES,
             self::KIND_BROKER_WARNING,
+            self::KIND_QUEUE_PAUSED,
         ];
     }
 

@@ -63,7 +63,10 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         'ordering_key' => 'string',
         'headers' => 'array<string,string>',
         'idempotency_key' => 'string',
-        'broker_properties' => '\Babelgate\Client\Generated\Model\BrokerProperties'
+        'broker_properties' => '\Babelgate\Client\Generated\Model\BrokerProperties',
+        'deliver_at' => 'int',
+        'ttl_seconds' => 'float',
+        'priority' => 'int'
     ];
 
     /**
@@ -79,7 +82,10 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         'ordering_key' => null,
         'headers' => null,
         'idempotency_key' => null,
-        'broker_properties' => null
+        'broker_properties' => null,
+        'deliver_at' => 'int64',
+        'ttl_seconds' => 'double',
+        'priority' => 'int64'
     ];
 
     /**
@@ -93,7 +99,10 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         'ordering_key' => false,
         'headers' => false,
         'idempotency_key' => false,
-        'broker_properties' => false
+        'broker_properties' => false,
+        'deliver_at' => false,
+        'ttl_seconds' => false,
+        'priority' => false
     ];
 
     /**
@@ -187,7 +196,10 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         'ordering_key' => 'ordering_key',
         'headers' => 'headers',
         'idempotency_key' => 'idempotency_key',
-        'broker_properties' => 'broker_properties'
+        'broker_properties' => 'broker_properties',
+        'deliver_at' => 'deliver_at',
+        'ttl_seconds' => 'ttl_seconds',
+        'priority' => 'priority'
     ];
 
     /**
@@ -201,7 +213,10 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         'ordering_key' => 'setOrderingKey',
         'headers' => 'setHeaders',
         'idempotency_key' => 'setIdempotencyKey',
-        'broker_properties' => 'setBrokerProperties'
+        'broker_properties' => 'setBrokerProperties',
+        'deliver_at' => 'setDeliverAt',
+        'ttl_seconds' => 'setTtlSeconds',
+        'priority' => 'setPriority'
     ];
 
     /**
@@ -215,7 +230,10 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         'ordering_key' => 'getOrderingKey',
         'headers' => 'getHeaders',
         'idempotency_key' => 'getIdempotencyKey',
-        'broker_properties' => 'getBrokerProperties'
+        'broker_properties' => 'getBrokerProperties',
+        'deliver_at' => 'getDeliverAt',
+        'ttl_seconds' => 'getTtlSeconds',
+        'priority' => 'getPriority'
     ];
 
     /**
@@ -281,6 +299,9 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('headers', $data ?? [], null);
         $this->setIfExists('idempotency_key', $data ?? [], null);
         $this->setIfExists('broker_properties', $data ?? [], null);
+        $this->setIfExists('deliver_at', $data ?? [], null);
+        $this->setIfExists('ttl_seconds', $data ?? [], null);
+        $this->setIfExists('priority', $data ?? [], null);
     }
 
     /**
@@ -327,6 +348,26 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
 
         if (!is_null($this->container['idempotency_key']) && !preg_match("/^[ -~]{1,255}$/", $this->container['idempotency_key'])) {
             $invalidProperties[] = "invalid value for 'idempotency_key', must be conform to the pattern /^[ -~]{1,255}$/.";
+        }
+
+        if (!is_null($this->container['deliver_at']) && ($this->container['deliver_at'] > 9223372036854775807)) {
+            $invalidProperties[] = "invalid value for 'deliver_at', must be smaller than or equal to 9223372036854775807.";
+        }
+
+        if (!is_null($this->container['deliver_at']) && ($this->container['deliver_at'] < 0)) {
+            $invalidProperties[] = "invalid value for 'deliver_at', must be bigger than or equal to 0.";
+        }
+
+        if (!is_null($this->container['ttl_seconds']) && ($this->container['ttl_seconds'] > 315360000)) {
+            $invalidProperties[] = "invalid value for 'ttl_seconds', must be smaller than or equal to 315360000.";
+        }
+
+        if (!is_null($this->container['priority']) && ($this->container['priority'] > 9)) {
+            $invalidProperties[] = "invalid value for 'priority', must be smaller than or equal to 9.";
+        }
+
+        if (!is_null($this->container['priority']) && ($this->container['priority'] < 0)) {
+            $invalidProperties[] = "invalid value for 'priority', must be bigger than or equal to 0.";
         }
 
         return $invalidProperties;
@@ -519,6 +560,108 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
             throw new \InvalidArgumentException('non-nullable broker_properties cannot be null');
         }
         $this->container['broker_properties'] = $broker_properties;
+
+        return $this;
+    }
+
+    /**
+     * Gets deliver_at
+     *
+     * @return int|null
+     */
+    public function getDeliverAt()
+    {
+        return $this->container['deliver_at'];
+    }
+
+    /**
+     * Sets deliver_at
+     *
+     * @param int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+     *
+     * @return self
+     */
+    public function setDeliverAt($deliver_at)
+    {
+        if (is_null($deliver_at)) {
+            throw new \InvalidArgumentException('non-nullable deliver_at cannot be null');
+        }
+
+        if (($deliver_at > 9223372036854775807)) {
+            throw new \InvalidArgumentException('invalid value for $deliver_at when calling Entry., must be smaller than or equal to 9223372036854775807.');
+        }
+        if (($deliver_at < 0)) {
+            throw new \InvalidArgumentException('invalid value for $deliver_at when calling Entry., must be bigger than or equal to 0.');
+        }
+
+        $this->container['deliver_at'] = $deliver_at;
+
+        return $this;
+    }
+
+    /**
+     * Gets ttl_seconds
+     *
+     * @return float|null
+     */
+    public function getTtlSeconds()
+    {
+        return $this->container['ttl_seconds'];
+    }
+
+    /**
+     * Sets ttl_seconds
+     *
+     * @param float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+     *
+     * @return self
+     */
+    public function setTtlSeconds($ttl_seconds)
+    {
+        if (is_null($ttl_seconds)) {
+            throw new \InvalidArgumentException('non-nullable ttl_seconds cannot be null');
+        }
+
+        if (($ttl_seconds > 315360000)) {
+            throw new \InvalidArgumentException('invalid value for $ttl_seconds when calling Entry., must be smaller than or equal to 315360000.');
+        }
+
+        $this->container['ttl_seconds'] = $ttl_seconds;
+
+        return $this;
+    }
+
+    /**
+     * Gets priority
+     *
+     * @return int|null
+     */
+    public function getPriority()
+    {
+        return $this->container['priority'];
+    }
+
+    /**
+     * Sets priority
+     *
+     * @param int|null $priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+     *
+     * @return self
+     */
+    public function setPriority($priority)
+    {
+        if (is_null($priority)) {
+            throw new \InvalidArgumentException('non-nullable priority cannot be null');
+        }
+
+        if (($priority > 9)) {
+            throw new \InvalidArgumentException('invalid value for $priority when calling Entry., must be smaller than or equal to 9.');
+        }
+        if (($priority < 0)) {
+            throw new \InvalidArgumentException('invalid value for $priority when calling Entry., must be bigger than or equal to 0.');
+        }
+
+        $this->container['priority'] = $priority;
 
         return $this;
     }

@@ -67,6 +67,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => '\Babelgate\Client\Generated\Model\Capabilities',
         'policy' => '\Babelgate\Client\Generated\Model\Policy',
         'idempotency' => '\Babelgate\Client\Generated\Model\IdempotencyKeys',
+        'pause' => '\Babelgate\Client\Generated\Model\Pause',
         'source' => 'string'
     ];
 
@@ -87,6 +88,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => null,
         'policy' => null,
         'idempotency' => null,
+        'pause' => null,
         'source' => null
     ];
 
@@ -105,6 +107,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => false,
         'policy' => false,
         'idempotency' => true,
+        'pause' => true,
         'source' => false
     ];
 
@@ -203,6 +206,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => 'capabilities',
         'policy' => 'policy',
         'idempotency' => 'idempotency',
+        'pause' => 'pause',
         'source' => 'source'
     ];
 
@@ -221,6 +225,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => 'setCapabilities',
         'policy' => 'setPolicy',
         'idempotency' => 'setIdempotency',
+        'pause' => 'setPause',
         'source' => 'setSource'
     ];
 
@@ -239,6 +244,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => 'getCapabilities',
         'policy' => 'getPolicy',
         'idempotency' => 'getIdempotency',
+        'pause' => 'getPause',
         'source' => 'getSource'
     ];
 
@@ -325,6 +331,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('capabilities', $data ?? [], null);
         $this->setIfExists('policy', $data ?? [], null);
         $this->setIfExists('idempotency', $data ?? [], null);
+        $this->setIfExists('pause', $data ?? [], null);
         $this->setIfExists('source', $data ?? [], null);
     }
 
@@ -381,6 +388,9 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['idempotency'] === null && !$this->isNullableSetToNull('idempotency')) {
             $invalidProperties[] = "'idempotency' can't be null";
+        }
+        if ($this->container['pause'] === null && !$this->isNullableSetToNull('pause')) {
+            $invalidProperties[] = "'pause' can't be null";
         }
         if ($this->container['source'] === null) {
             $invalidProperties[] = "'source' can't be null";
@@ -667,6 +677,40 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
     }
 
     /**
+     * Gets pause
+     *
+     * @return \Babelgate\Client\Generated\Model\Pause|null
+     */
+    public function getPause()
+    {
+        return $this->container['pause'];
+    }
+
+    /**
+     * Sets pause
+     *
+     * @param \Babelgate\Client\Generated\Model\Pause|null $pause pause
+     *
+     * @return self
+     */
+    public function setPause($pause)
+    {
+        if (is_null($pause)) {
+            array_push($this->openAPINullablesSetToNull, 'pause');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('pause', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['pause'] = $pause;
+
+        return $this;
+    }
+
+    /**
      * Gets source
      *
      * @return string
@@ -679,7 +723,7 @@ class ListedQueue implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets source
      *
-     * @param string $source How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
+     * @param string $source How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is paused.
      *
      * @return self
      */

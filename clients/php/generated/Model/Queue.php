@@ -67,6 +67,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => '\Babelgate\Client\Generated\Model\Capabilities',
         'policy' => '\Babelgate\Client\Generated\Model\Policy',
         'idempotency' => '\Babelgate\Client\Generated\Model\IdempotencyKeys',
+        'pause' => '\Babelgate\Client\Generated\Model\Pause',
         'warnings' => 'string[]'
     ];
 
@@ -87,6 +88,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => null,
         'policy' => null,
         'idempotency' => null,
+        'pause' => null,
         'warnings' => null
     ];
 
@@ -105,6 +107,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => false,
         'policy' => false,
         'idempotency' => true,
+        'pause' => true,
         'warnings' => false
     ];
 
@@ -203,6 +206,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => 'capabilities',
         'policy' => 'policy',
         'idempotency' => 'idempotency',
+        'pause' => 'pause',
         'warnings' => 'warnings'
     ];
 
@@ -221,6 +225,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => 'setCapabilities',
         'policy' => 'setPolicy',
         'idempotency' => 'setIdempotency',
+        'pause' => 'setPause',
         'warnings' => 'setWarnings'
     ];
 
@@ -239,6 +244,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         'capabilities' => 'getCapabilities',
         'policy' => 'getPolicy',
         'idempotency' => 'getIdempotency',
+        'pause' => 'getPause',
         'warnings' => 'getWarnings'
     ];
 
@@ -308,6 +314,7 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('capabilities', $data ?? [], null);
         $this->setIfExists('policy', $data ?? [], null);
         $this->setIfExists('idempotency', $data ?? [], null);
+        $this->setIfExists('pause', $data ?? [], null);
         $this->setIfExists('warnings', $data ?? [], null);
     }
 
@@ -364,6 +371,9 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['idempotency'] === null && !$this->isNullableSetToNull('idempotency')) {
             $invalidProperties[] = "'idempotency' can't be null";
+        }
+        if ($this->container['pause'] === null && !$this->isNullableSetToNull('pause')) {
+            $invalidProperties[] = "'pause' can't be null";
         }
         if ($this->container['warnings'] === null) {
             $invalidProperties[] = "'warnings' can't be null";
@@ -636,6 +646,40 @@ class Queue implements ModelInterface, ArrayAccess, \JsonSerializable
             }
         }
         $this->container['idempotency'] = $idempotency;
+
+        return $this;
+    }
+
+    /**
+     * Gets pause
+     *
+     * @return \Babelgate\Client\Generated\Model\Pause|null
+     */
+    public function getPause()
+    {
+        return $this->container['pause'];
+    }
+
+    /**
+     * Sets pause
+     *
+     * @param \Babelgate\Client\Generated\Model\Pause|null $pause pause
+     *
+     * @return self
+     */
+    public function setPause($pause)
+    {
+        if (is_null($pause)) {
+            array_push($this->openAPINullablesSetToNull, 'pause');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('pause', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['pause'] = $pause;
 
         return $this;
     }

@@ -58,7 +58,8 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
       * @var string[]
       */
     protected static $openAPITypes = [
-        'messages' => '\Babelgate\Client\Generated\Model\ReceivedMessage[]'
+        'messages' => '\Babelgate\Client\Generated\Model\ReceivedMessage[]',
+        'paused' => 'bool'
     ];
 
     /**
@@ -69,7 +70,8 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
       * @psalm-var array<string, string|null>
       */
     protected static $openAPIFormats = [
-        'messages' => null
+        'messages' => null,
+        'paused' => null
     ];
 
     /**
@@ -78,7 +80,8 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
       * @var boolean[]
       */
     protected static array $openAPINullables = [
-        'messages' => false
+        'messages' => false,
+        'paused' => false
     ];
 
     /**
@@ -167,7 +170,8 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
      * @var string[]
      */
     protected static $attributeMap = [
-        'messages' => 'messages'
+        'messages' => 'messages',
+        'paused' => 'paused'
     ];
 
     /**
@@ -176,7 +180,8 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
      * @var string[]
      */
     protected static $setters = [
-        'messages' => 'setMessages'
+        'messages' => 'setMessages',
+        'paused' => 'setPaused'
     ];
 
     /**
@@ -185,7 +190,8 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
      * @var string[]
      */
     protected static $getters = [
-        'messages' => 'getMessages'
+        'messages' => 'getMessages',
+        'paused' => 'getPaused'
     ];
 
     /**
@@ -246,6 +252,7 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
     public function __construct(?array $data = null)
     {
         $this->setIfExists('messages', $data ?? [], null);
+        $this->setIfExists('paused', $data ?? [], null);
     }
 
     /**
@@ -316,6 +323,33 @@ class Received implements ModelInterface, ArrayAccess, \JsonSerializable
             throw new \InvalidArgumentException('non-nullable messages cannot be null');
         }
         $this->container['messages'] = $messages;
+
+        return $this;
+    }
+
+    /**
+     * Gets paused
+     *
+     * @return bool|null
+     */
+    public function getPaused()
+    {
+        return $this->container['paused'];
+    }
+
+    /**
+     * Sets paused
+     *
+     * @param bool|null $paused True: the queue is paused, and hands nothing out until it is resumed.
+     *
+     * @return self
+     */
+    public function setPaused($paused)
+    {
+        if (is_null($paused)) {
+            throw new \InvalidArgumentException('non-nullable paused cannot be null');
+        }
+        $this->container['paused'] = $paused;
 
         return $this;
     }

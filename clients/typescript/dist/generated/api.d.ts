@@ -20,7 +20,7 @@ export interface paths {
         put?: never;
         /**
          * Publish one message
-         * @description The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
+         * @description The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated. A CloudEvent may also have its attributes in headers `ce-…` and any data as its body (the binary mode), and a body of the type `application/cloudevents-batch+json` is answered like that of `messages:batch`. A route may accept further media types, whose bodies become the data of a message; it may require that they are signed.
          */
         post: operations["publish_message"];
         delete?: never;
@@ -46,7 +46,7 @@ export interface paths {
         put?: never;
         /**
          * Publish many messages
-         * @description A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type `application/openjobspec+json` it is a job. Each entry has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
+         * @description A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type `application/openjobspec+json` it is a job, in one of `application/cloudevents-batch+json` an event. Each entry has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
          */
         post: operations["publish_batch"];
         delete?: never;
@@ -70,13 +70,13 @@ export interface paths {
         };
         /**
          * Receive messages, for clients that support only GET
-         * @description Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. Prefer POST: a proxy may repeat a GET, and this one changes state.
+         * @description Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with `application/cloudevents-batch+json` an array of them, each with its token in the attribute `bqacktoken`. Prefer POST: a proxy may repeat a GET, and this one changes state.
          */
         get: operations["receive_messages_get"];
         put?: never;
         /**
          * Receive messages
-         * @description Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. The parameters are in the query or in the body, not in both.
+         * @description Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with `application/cloudevents-batch+json` an array of them, each with its token in the attribute `bqacktoken`. The parameters are in the query or in the body, not in both.
          */
         post: operations["receive_messages"];
         delete?: never;
@@ -215,6 +215,36 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/queues/{queue}/messages:stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Stream messages, for clients without POST
+         * @description Delivers messages as they come, for as long as the client reads, with at most `max_in_flight` that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are `message` (its data is that of a received message), `problem` (a failure: the gateway tries again if it is `retryable`, and ends the stream if not) and `drain` (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. `Accept: application/x-ndjson` asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with `Upgrade: websocket` (subprotocol `babelgate.v1`) gets the same events as text frames, and takes the body of `messages:settle` and `{"max_in_flight": …}` in band. With `application/cloudevents+json` beside it in `Accept`, the data of a `message` is a CloudEvent. `Last-Event-ID` is refused with 422 `resume_unsupported`, because a lease is no position in a queue.
+         */
+        get: operations["stream_messages_by_get"];
+        put?: never;
+        /**
+         * Stream messages
+         * @description Delivers messages as they come, for as long as the client reads, with at most `max_in_flight` that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are `message` (its data is that of a received message), `problem` (a failure: the gateway tries again if it is `retryable`, and ends the stream if not) and `drain` (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. `Accept: application/x-ndjson` asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with `Upgrade: websocket` (subprotocol `babelgate.v1`) gets the same events as text frames, and takes the body of `messages:settle` and `{"max_in_flight": …}` in band. With `application/cloudevents+json` beside it in `Accept`, the data of a `message` is a CloudEvent. `Last-Event-ID` is refused with 422 `resume_unsupported`, because a lease is no position in a queue. The parameters are in the query or in the body, not in both.
+         */
+        post: operations["stream_messages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/queues": {
         parameters: {
             query?: never;
@@ -227,7 +257,8 @@ export interface paths {
          * @description List the known queues on which the caller has any right, by name.
          *
          *     A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
-         *     it; `source` says which. The table of brokers in the documentation says which brokers list their queues.
+         *     it or knows that it is paused; `source` says which. The table of brokers in the documentation says which brokers
+         *     list their queues. With `paused=true` the list has the paused queues only.
          */
         get: operations["list_queues"];
         put?: never;
@@ -262,6 +293,72 @@ export interface paths {
          *     no such counts the answer is 422.
          */
         post: operations["purge_queue"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}:pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a queue
+         * @description Hand out no message of the queue until it is resumed. Requires the right `manage`.
+         *
+         *     A receive from a paused queue waits as on an empty one, and then answers an empty list with `paused: true`.
+         *     Messages that are with consumers can be acked, nacked, rejected and extended as before. A message that the
+         *     gateway had reserved and not handed out goes back to the queue, and no attempt is counted. Peeks, dead letters
+         *     and their redrives go on. Publishes are accepted, or refused with 409 `queue_paused` if the body says so.
+         *
+         *     The call of a paused queue replaces `publishes` and `reason`. The pause is kept in `state_dir`, so that it
+         *     outlives a restart, and told to all peers before the answer. A peer that does not answer within a second is in
+         *     `silent`: it learns the pause when it answers again, and may hand messages out until then. Of two changes the
+         *     newer one counts. Consumers that read from the broker itself do not notice a pause.
+         */
+        post: operations["pause_queue"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a queue
+         * @description Hand out the messages of a paused queue again. Requires the right `manage`. Receives that wait are served at
+         *     once.
+         *
+         *     A queue that is not paused stays as it is. The call ends a pause of which only a peer knows, too: peers are told
+         *     as of a pause.
+         */
+        post: operations["resume_queue"];
         delete?: never;
         options?: never;
         head?: never;
@@ -426,6 +523,27 @@ export interface paths {
          *     it. The right on `*` shows all brokers.
          */
         get: operations["list_brokers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/replicas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List replicas and workers
+         * @description List the processes that serve: the workers of this gateway, and the gateways that it finds by `peers`. Requires
+         *     the right `manage` on some queue.
+         */
+        get: operations["list_replicas"];
         put?: never;
         post?: never;
         delete?: never;
@@ -708,6 +826,125 @@ export interface paths {
          *     Requires the right `manage`, and `send` on the job's `to_queue`.
          */
         post: operations["resume_redrive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/push": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a push
+         * @description Return where the messages of the queue are pushed to, and the state of the push in the process that answers. Secrets are not returned. Requires the right `manage`.
+         */
+        get: operations["get_push"];
+        /**
+         * Set a push
+         * @description Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in
+         *     `state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+         *
+         *     Only what the section `push` of the configuration allows can be reached. Requires the right `manage`.
+         */
+        put: operations["put_push"];
+        post?: never;
+        /**
+         * Remove a push
+         * @description Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages
+         *     without an answer go back to the queue. Requires the right `manage`.
+         */
+        delete: operations["delete_push"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/push:pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a push
+         * @description Push nothing until `:resume`, also after a restart. The messages stay on the queue, and other consumers get
+         *     them. Requires the right `manage`.
+         */
+        post: operations["pause_push"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/push:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a push
+         * @description Push again. A push that is not paused stays as it is. Requires the right `manage`.
+         */
+        post: operations["resume_push"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/push:test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test a push
+         * @description Post a message that is on no queue, with the job `urn:babelgate:push:test`, and return what became of it. It is
+         *     signed as any other post, and changes neither the state nor the circuit of the push. Also while it is paused.
+         *     Requires the right `manage`.
+         */
+        post: operations["test_push"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1012,7 +1249,7 @@ export interface components {
              */
             SessionId?: string;
             /**
-             * @description When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds`.
+             * @description When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds` and `deliver_at`.
              * @example Tue, 24 Nov 2026 10:00:00 GMT
              */
             ScheduledEnqueueTimeUtc?: string;
@@ -1159,6 +1396,11 @@ export interface components {
              * @description The names of the `broker_properties` that a publish may set.
              */
             broker_properties: string[];
+            /**
+             * Priorities
+             * @description Whether a publish may set a `priority`.
+             */
+            priorities: boolean;
         } & {
             [key: string]: unknown;
         };
@@ -1182,6 +1424,54 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * @description An event of CloudEvents 1.0 in the JSON format. The gateway converts it to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an extension attribute: a string, a boolean or an integer of 32 bits.
+         * @example {
+         *       "specversion": "1.0",
+         *       "id": "A234-1234-1234",
+         *       "source": "https://example.com/shop",
+         *       "type": "com.example.order.created",
+         *       "subject": "order/4711",
+         *       "time": "2026-09-21T14:13:19Z",
+         *       "datacontenttype": "application/json",
+         *       "data": {
+         *         "sum": 12.5
+         *       }
+         *     }
+         */
+        CloudEvent: {
+            /**
+             * @description The version of CloudEvents.
+             * @constant
+             */
+            specversion: "1.0";
+            /** @description Identifies the event together with its source. */
+            id: string;
+            /** @description A URI reference of where the event happened. */
+            source: string;
+            /**
+             * @description The kind of the event.
+             * @example com.example.order.created
+             */
+            type: string;
+            /** @description What in the source the event is about. */
+            subject?: string;
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            time?: string;
+            /** @description The media type of the data. Without it: JSON. */
+            datacontenttype?: string;
+            /** @description A URI of the schema of the data. */
+            dataschema?: string;
+            /** @description The data: any JSON value. */
+            data?: unknown;
+            /** @description The data in base64, instead of `data`. */
+            data_base64?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Concern
          * @description Something that needs attention.
          */
@@ -1191,7 +1481,7 @@ export interface components {
              * @description What it is, for programs.
              * @enum {string}
              */
-            kind: "circuit_open" | "storage_refused" | "dead_letters" | "old_messages" | "broker_errors" | "foreign_messages" | "broker_warning";
+            kind: "circuit_open" | "storage_refused" | "dead_letters" | "old_messages" | "broker_errors" | "foreign_messages" | "broker_warning" | "queue_paused";
             /**
              * Broker
              * @description The configured name of the broker.
@@ -1440,6 +1730,24 @@ export interface components {
              */
             idempotency_key?: string;
             broker_properties?: components["schemas"]["BrokerProperties"];
+            /**
+             * Format: int64
+             * @description When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+             * @example 1790000060000
+             */
+            deliver_at?: number;
+            /**
+             * Format: double
+             * @description Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+             * @example 3600
+             */
+            ttl_seconds?: number;
+            /**
+             * Format: int64
+             * @description Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+             * @example 7
+             */
+            priority?: number;
         };
         /** @description What a draft may say of its producer. The gateway adds the other members. */
         DraftMeta: {
@@ -1495,6 +1803,24 @@ export interface components {
              */
             idempotency_key?: string;
             broker_properties?: components["schemas"]["BrokerProperties"];
+            /**
+             * Format: int64
+             * @description When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+             * @example 1790000060000
+             */
+            deliver_at?: number;
+            /**
+             * Format: double
+             * @description Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+             * @example 3600
+             */
+            ttl_seconds?: number;
+            /**
+             * Format: int64
+             * @description Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+             * @example 7
+             */
+            priority?: number;
         };
         /**
          * EntryResult
@@ -1942,9 +2268,11 @@ export interface components {
             policy: components["schemas"]["Policy"];
             /** @description `null`: the queue does not support idempotency keys. */
             idempotency: components["schemas"]["IdempotencyKeys"] | null;
+            /** @description The pause of the queue; `null`: it is not paused. */
+            pause: components["schemas"]["Pause"] | null;
             /**
              * Source
-             * @description How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
+             * @description How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is paused.
              * @enum {string}
              */
             source: "configured" | "broker" | "process";
@@ -2199,6 +2527,93 @@ export interface components {
              * @description The fields and headers that get their value when the message is written, such as the id of a row or the time. The value shown is an example.
              */
             assigned: string[];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Pause
+         * @description The pause of a queue.
+         */
+        Pause: {
+            /**
+             * Paused At
+             * Format: int64
+             * @description Since when the queue is paused, Unix milliseconds UTC.
+             */
+            paused_at: number;
+            /**
+             * By
+             * @description The name of the token that paused the queue, or that changed the pause last.
+             */
+            by: string;
+            /**
+             * Publishes
+             * @description What becomes of publishes meanwhile.
+             * @enum {string}
+             */
+            publishes: "accept" | "refuse";
+            /**
+             * Reason
+             * @description Why, in words; `null`: none was given.
+             */
+            reason: string | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PauseRequest
+         * @description How to pause. Without a body: publishes are accepted.
+         * @example {
+         *       "publishes": "accept",
+         *       "reason": "The mail server is down."
+         *     }
+         */
+        PauseRequest: {
+            /**
+             * Publishes
+             * @description `refuse`: publishes get 409 `queue_paused` until the queue is resumed.
+             * @enum {string}
+             */
+            publishes?: "accept" | "refuse";
+            /**
+             * Reason
+             * @description Why, in words: everybody who sees the queue sees it.
+             */
+            reason?: string | null;
+        };
+        /**
+         * PauseResult
+         * @description The state of a queue after a pause or a resume, and which processes know it.
+         */
+        PauseResult: {
+            /**
+             * Queue
+             * @description The name of the queue in paths.
+             */
+            queue: string;
+            /** @description The pause in force; `null`: the queue is not paused. */
+            pause: components["schemas"]["Pause"] | null;
+            /**
+             * Kept
+             * @description Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+             */
+            kept: boolean;
+            /**
+             * Told
+             * Format: int64
+             * @description How many other processes have confirmed that they know it.
+             */
+            told: number;
+            /**
+             * Silent
+             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
+             */
+            silent: string[];
+            /**
+             * Detail
+             * @description The same in sentences for people.
+             */
+            detail: string;
         } & {
             [key: string]: unknown;
         };
@@ -2494,6 +2909,305 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Push
+         * @description The push of a queue.
+         */
+        Push: {
+            /**
+             * Queue
+             * @description The name of the queue in paths.
+             */
+            queue: string;
+            /**
+             * Source
+             * @description Where the target comes from. One of the configuration cannot be changed by calls.
+             * @enum {string}
+             */
+            source: "configuration" | "api";
+            /**
+             * Paused
+             * @description Whether nothing is pushed until `:resume`.
+             */
+            paused: boolean;
+            target: components["schemas"]["PushTarget"];
+            /** @description `null` while the push is paused. */
+            state: components["schemas"]["PushState"] | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PushFailure
+         * @description A post that was no success.
+         */
+        PushFailure: {
+            /**
+             * At
+             * Format: int64
+             * @description When it began; Unix milliseconds UTC.
+             */
+            at: number;
+            /**
+             * Webhook Id
+             * @description The `webhook-id` of the message.
+             */
+            webhook_id: string;
+            /**
+             * Status
+             * @description The status of the answer; `null` without one.
+             */
+            status: number | null;
+            /**
+             * Code
+             * @description Whether the status was no success, there was no answer, or no connection.
+             * @enum {string}
+             */
+            code: "status" | "no_answer" | "unreachable" | "internal_error";
+            /**
+             * Detail
+             * @description The same for people, with the beginning of the answer.
+             */
+            detail: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PushOutcomes
+         * @description What became of the posts since the push started in the process that answers.
+         */
+        PushOutcomes: {
+            /**
+             * Acked
+             * Format: int64
+             * @description Messages that are done. Default: 0.
+             */
+            acked?: number;
+            /**
+             * Nacked
+             * Format: int64
+             * @description Failed attempts. Default: 0.
+             */
+            nacked?: number;
+            /**
+             * Rejected
+             * Format: int64
+             * @description Messages that were dead-lettered at once. Default: 0.
+             */
+            rejected?: number;
+            /**
+             * Held
+             * Format: int64
+             * @description Messages that went back, because the target asked for a pause. Default: 0.
+             */
+            held?: number;
+            /**
+             * Unreachable
+             * Format: int64
+             * @description Messages that went back, because there was no connection. Default: 0.
+             */
+            unreachable?: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PushRemoved
+         * @description A push that was removed.
+         */
+        PushRemoved: {
+            /**
+             * Queue
+             * @description The name of the queue in paths.
+             */
+            queue: string;
+            /**
+             * Removed
+             * @description Always `true`. Default: true.
+             */
+            removed?: boolean;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PushRequest
+         * @description Where the messages of the queue are pushed to, as `push` in a route of the configuration.
+         * @example {
+         *       "url": "https://shop.example/hooks/orders",
+         *       "secrets": [
+         *         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+         *       ]
+         *     }
+         */
+        PushRequest: {
+            /**
+             * Url
+             * @description The URL of the webhook that each message is posted to: `https://…`.
+             * @example https://shop.example/hooks/orders
+             */
+            url: string;
+            /**
+             * Secrets
+             * @description Secrets of [Standard Webhooks](https://www.standardwebhooks.com), `whsec_…`. Each signs every post, so that a receiver can change from one to the next.
+             */
+            secrets: string[];
+            /**
+             * Body
+             * @description What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+             * @enum {string}
+             */
+            body?: "envelope" | "data" | "cloudevents";
+            /**
+             * Max Messages
+             * @description Most messages in one post, whose body is then a list of at least one. None: one message, without a list.
+             */
+            max_messages?: number | null;
+            /**
+             * Concurrency
+             * Format: int64
+             * @description Most posts at a time, of each process. 1 keeps the order of the queue. Default: 10.
+             */
+            concurrency?: number;
+            /**
+             * Per Second
+             * @description Most posts in a second, of each process. None: no bound.
+             */
+            per_second?: number | null;
+            /**
+             * Timeout Seconds
+             * Format: double
+             * @description Seconds for a post, from connecting to the head of the answer: at most 3,600. The lease is extended meanwhile. Default: 30.0.
+             */
+            timeout_seconds?: number;
+            /**
+             * Reject Statuses
+             * @description Statuses of answers with which a message is dead-lettered at once.
+             */
+            reject_statuses?: number[];
+            /**
+             * Headers
+             * @description More headers of each post, such as `authorization`.
+             */
+            headers?: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * PushState
+         * @description The state of a push in the process that answers.
+         */
+        PushState: {
+            /**
+             * Circuit
+             * @description `open`: nothing is pushed for `wait_seconds`. `half_open`: a single message probes the target.
+             * @enum {string}
+             */
+            circuit: "closed" | "open" | "half_open";
+            /**
+             * Wait Seconds
+             * Format: double
+             * @description Seconds until a message is pushed again; 0 while nothing holds it.
+             */
+            wait_seconds: number;
+            /**
+             * In Flight
+             * Format: int64
+             * @description Messages that were received and are not settled yet.
+             */
+            in_flight: number;
+            outcomes: components["schemas"]["PushOutcomes"];
+            /**
+             * Failures
+             * @description The latest failures, at most 10, the newest last.
+             */
+            failures: components["schemas"]["PushFailure"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PushTarget
+         * @description A target, without its secrets.
+         */
+        PushTarget: {
+            /**
+             * Url
+             * @description The URL; the values of its query are `***`.
+             */
+            url: string;
+            /**
+             * Body
+             * @description What is posted.
+             * @enum {string}
+             */
+            body: "envelope" | "data" | "cloudevents";
+            /**
+             * Max Messages
+             * @description Most messages in one post, whose body is a list; `null`: one message, without a list.
+             */
+            max_messages: number | null;
+            /**
+             * Concurrency
+             * Format: int64
+             * @description Most posts at a time, of each process.
+             */
+            concurrency: number;
+            /**
+             * Per Second
+             * @description Most posts in a second, of each process; `null`: no bound.
+             */
+            per_second: number | null;
+            /**
+             * Timeout Seconds
+             * Format: double
+             * @description Seconds for a post.
+             */
+            timeout_seconds: number;
+            /**
+             * Reject Statuses
+             * @description Statuses of answers with which a message is dead-lettered at once.
+             */
+            reject_statuses: number[];
+            /**
+             * Headers
+             * @description The names of the additional headers.
+             */
+            headers: string[];
+            /**
+             * Secrets
+             * Format: int64
+             * @description How many secrets sign each post.
+             */
+            secrets: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PushTestResult
+         * @description What became of a test post.
+         */
+        PushTestResult: {
+            /**
+             * Webhook Id
+             * @description Its `webhook-id`, which begins with `test_`.
+             */
+            webhook_id: string;
+            /**
+             * Status
+             * @description The status of the answer; `null` without one.
+             */
+            status: number | null;
+            /**
+             * Seconds
+             * Format: double
+             * @description Its duration in seconds.
+             */
+            seconds: number;
+            /**
+             * Detail
+             * @description The beginning of the answer, or why there was none.
+             */
+            detail: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Queue
          * @description A queue: its counts, capabilities and policy.
          */
@@ -2536,6 +3250,8 @@ export interface components {
             policy: components["schemas"]["Policy"];
             /** @description `null`: the queue does not support idempotency keys. */
             idempotency: components["schemas"]["IdempotencyKeys"] | null;
+            /** @description The pause of the queue; `null`: it is not paused. */
+            pause: components["schemas"]["Pause"] | null;
             /**
              * Warnings
              * @description Settings of the queue with which its broker loses messages or moves them away, at most 30 seconds old. Empty also
@@ -2708,6 +3424,8 @@ export interface components {
         Received: {
             /** @description Deliveries, oldest first. */
             messages: components["schemas"]["ReceivedMessage"][];
+            /** @description True: the queue is paused, and hands nothing out until it is resumed. */
+            paused?: boolean;
         } & {
             [key: string]: unknown;
         };
@@ -3217,6 +3935,74 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Replica
+         * @description A process that serves: a gateway, or one of its workers.
+         */
+        Replica: {
+            /**
+             * Incarnation
+             * @description Identifies the process; random at each start.
+             */
+            incarnation: string;
+            /**
+             * Node
+             * @description Its name in logs and journals, mostly that of its host; empty for one of an older version.
+             */
+            node: string;
+            /**
+             * Gateway
+             * @description The same for all workers of one gateway; empty for one of an older version.
+             */
+            gateway: string;
+            /**
+             * Pid
+             * Format: int64
+             * @description Its process id on its host; 0 for one of an older version.
+             */
+            pid: number;
+            /**
+             * Version
+             * @description The version that it runs; empty for one of an older version.
+             */
+            version: string;
+            /**
+             * Started At
+             * Format: int64
+             * @description When it started, Unix milliseconds UTC; 0 for one of an older version.
+             */
+            started_at: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * ReplicaList
+         * @description The processes that serve, and the peers that do not answer.
+         */
+        ReplicaList: {
+            /**
+             * Processes
+             * @description The processes, by node and gateway, at most 10 seconds old.
+             */
+            processes: components["schemas"]["Replica"][];
+            /**
+             * Silent
+             * @description Peers that gave no answer within a second: their addresses, or the names of their sockets.
+             */
+            silent: string[];
+            /**
+             * Own
+             * @description The incarnation of the process that answers.
+             */
+            own: string;
+            /**
+             * Has Port
+             * @description `false`: the process has no private port for peers, so that it finds no other.
+             */
+            has_port: boolean;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Searched
          * @description How far the search went. Earlier events may be known to the data pipeline.
          */
@@ -3336,6 +4122,29 @@ export interface components {
             foreign: number | null;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * StreamRequest
+         * @description The parameters of a stream. ``lease_seconds`` defaults to the queue's policy.
+         * @example {
+         *       "max_in_flight": 10,
+         *       "lease_seconds": 60
+         *     }
+         */
+        StreamRequest: {
+            /**
+             * Format: int64
+             * @description Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.
+             */
+            max_in_flight?: number;
+            /**
+             * Format: double
+             * @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
+             * @example 60
+             */
+            lease_seconds?: number;
+            /** @description Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true. */
+            auto_extend?: boolean;
         };
         /**
          * TokenResult
@@ -3477,7 +4286,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Unauthenticated */
+        /** @description Invalid signature · Unauthenticated */
         Problem401: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -3501,7 +4310,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Dead letter not found · Message not found · No journal · Not found · Queue not found · Redrive not found · Trace not found */
+        /** @description Dead letter not found · Message not found · No journal · Not found · Push not found · Queue not found · Redrive not found · Trace not found */
         Problem404: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -3523,7 +4332,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description In progress · Lease lost · Purged a moment ago · Redrive running */
+        /** @description In progress · Lease lost · Purged a moment ago · Push in the configuration · Queue paused · Redrive running · Too many paused queues · Too many pushes */
         Problem409: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -3558,7 +4367,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Another queue is required · Idempotency key reused · Idempotency keys not supported · Invalid envelope · Invalid filter · Not redrivable · Not supported by the broker · Search not complete · Too many failed entries */
+        /** @description Another queue is required · Idempotency key reused · Idempotency keys not supported · Invalid envelope · Invalid filter · Not redrivable · Not supported by the broker · Search not complete · Streams cannot be resumed · Too many failed entries */
         Problem422: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -3569,7 +4378,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Idempotency key share full · Overloaded · Too many redrives */
+        /** @description Idempotency key share full · Overloaded · Rate exceeded · Too many redrives */
         Problem429: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -3665,6 +4474,12 @@ export interface operations {
                 delay_seconds?: number;
                 /** @description Messages with the same key are delivered in their order, where the queue keeps one. */
                 ordering_key?: string;
+                /** @description When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`. */
+                deliver_at?: number;
+                /** @description Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`. */
+                ttl_seconds?: number;
+                /** @description 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`. */
+                priority?: number;
             };
             header?: {
                 /** @description Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`. */
@@ -3687,6 +4502,7 @@ export interface operations {
                 "application/vnd.babelqueue.envelope+json": components["schemas"]["Envelope"];
                 "application/vnd.babelqueue.entry+json": components["schemas"]["Entry"];
                 "application/openjobspec+json": components["schemas"]["Job"];
+                "application/cloudevents+json": components["schemas"]["CloudEvent"];
             };
         };
         responses: {
@@ -3715,7 +4531,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was published. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was published. */
+            /** @description The request has no valid bearer token, or, where the route requires one, no valid signature. Nothing was published. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was published. */
             403: components["responses"]["Problem403"];
@@ -3723,7 +4539,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             /** @description The rest of the request did not arrive in time. Nothing was published. Repeat it. */
             408: components["responses"]["Problem408"];
-            /** @description The first request with this idempotency key is still in progress. This request published nothing. Repeat it after `Retry-After` seconds. */
+            /** @description The queue is paused and refuses publishes, or the first request with this idempotency key is still in progress. This request published nothing. Repeat it after `Retry-After` seconds. */
             409: components["responses"]["Problem409"];
             /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was published. */
             413: components["responses"]["Problem413"];
@@ -3731,7 +4547,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The body is JSON and no valid message, or asks for what the broker of this queue does not support. `errors` gives each defect with its pointer. Nothing was published, and the same body fails again. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was published. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the token of a page has published as many messages as it may. Nothing was published. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was published. */
             431: components["responses"]["Problem431"];
@@ -3830,7 +4646,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was published. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was published. */
+            /** @description The request has no valid bearer token, or, where the route requires one, no valid signature. Nothing was published. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was published. */
             403: components["responses"]["Problem403"];
@@ -3844,7 +4660,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The queue does not support the operation, or 10,000 entries of an NDJSON upload failed: those before are published, `accepted` and `failed` count them, and the rest was not read. A few invalid entries fail alone: see their results in 207. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was published. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the token of a page has published as many messages as it may. Nothing was published. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was published. */
             431: components["responses"]["Problem431"];
@@ -3897,6 +4713,8 @@ export interface operations {
                     Redelivered?: boolean;
                     /** @description With a bare envelope: the `headers` of a JSON answer, as JSON in ASCII; missing if that is longer than 4096 bytes. */
                     "Message-Headers"?: string;
+                    /** @description With 204, and with a list of events: `true` if the queue is paused. A JSON answer has the member `paused`. */
+                    Paused?: "true";
                     /** @description With a bare envelope: the `broker_properties` of a JSON answer, as JSON in ASCII; missing if there are none, or if that is longer than 4096 bytes. */
                     BrokerProperties?: string;
                     /** @description With a bare envelope: the message's trace context. With other answers: see docs/tracing.md. */
@@ -3957,9 +4775,51 @@ export interface operations {
                      *     }
                      */
                     "application/vnd.babelqueue.envelope+json": components["schemas"]["ReceivedEnvelope"];
+                    /**
+                     * @example {
+                     *       "specversion": "1.0",
+                     *       "id": "A234-1234-1234",
+                     *       "source": "https://example.com/shop",
+                     *       "type": "com.example.order.created",
+                     *       "subject": "order/4711",
+                     *       "time": "2026-09-21T14:13:19Z",
+                     *       "datacontenttype": "application/json",
+                     *       "data": {
+                     *         "sum": 12.5
+                     *       },
+                     *       "bqtraceid": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *       "bqacktoken": "AQNrZXl…",
+                     *       "bqleaseexpiresat": "2026-09-21T14:14:20.000Z",
+                     *       "bqattempts": 0,
+                     *       "bqredelivered": false
+                     *     }
+                     */
+                    "application/cloudevents+json": components["schemas"]["CloudEvent"];
+                    /**
+                     * @example [
+                     *       {
+                     *         "specversion": "1.0",
+                     *         "id": "A234-1234-1234",
+                     *         "source": "https://example.com/shop",
+                     *         "type": "com.example.order.created",
+                     *         "subject": "order/4711",
+                     *         "time": "2026-09-21T14:13:19Z",
+                     *         "datacontenttype": "application/json",
+                     *         "data": {
+                     *           "sum": 12.5
+                     *         },
+                     *         "bqtraceid": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                     *         "bqacktoken": "AQNrZXl…",
+                     *         "bqleaseexpiresat": "2026-09-21T14:14:20.000Z",
+                     *         "bqattempts": 0,
+                     *         "bqredelivered": false
+                     *       }
+                     *     ]
+                     */
+                    "application/cloudevents-batch+json": components["schemas"]["CloudEvent"][];
                 };
             };
-            /** @description There is no message, and the request accepts a bare envelope. */
+            /** @description There is no message, and the request accepts a bare envelope or one event. */
             204: {
                 headers: {
                     /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4035,6 +4895,8 @@ export interface operations {
                     Redelivered?: boolean;
                     /** @description With a bare envelope: the `headers` of a JSON answer, as JSON in ASCII; missing if that is longer than 4096 bytes. */
                     "Message-Headers"?: string;
+                    /** @description With 204, and with a list of events: `true` if the queue is paused. A JSON answer has the member `paused`. */
+                    Paused?: "true";
                     /** @description With a bare envelope: the `broker_properties` of a JSON answer, as JSON in ASCII; missing if there are none, or if that is longer than 4096 bytes. */
                     BrokerProperties?: string;
                     /** @description With a bare envelope: the message's trace context. With other answers: see docs/tracing.md. */
@@ -4079,7 +4941,7 @@ export interface operations {
                     "application/json": components["schemas"]["Received"];
                 };
             };
-            /** @description There is no message, and the request accepts a bare envelope. */
+            /** @description There is no message, and the request accepts a bare envelope or one event. */
             204: {
                 headers: {
                     /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4655,6 +5517,158 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
+    stream_messages_by_get: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. */
+                max_in_flight?: number;
+                /** @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`. */
+                lease_seconds?: number;
+                /** @description Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true. */
+                auto_extend?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, until the client disconnects or the gateway stops. */
+            200: {
+                headers: {
+                    /** @description Always `no-store`: a stored answer would hand out its tokens again. */
+                    "Cache-Control"?: "no-store";
+                    /** @description Always `no`: nginx then passes each event on at once. */
+                    "X-Accel-Buffering"?: "no";
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example event: message
+                     *     data: {"ack_token":"AQNrZXl…","lease_expires_at":1790000060000,"attempts":0,"redelivered":false,"headers":{},"envelope":{"job":"urn:babel:orders:created","trace_id":"7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b","data":{"order_id":1042},"meta":{"id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10","queue":"emails","lang":"go","schema_version":1,"created_at":1790000000000},"attempts":0}}
+                     */
+                    "text/event-stream": string;
+                    /**
+                     * @example {"event":"keep_alive","data":{}}
+                     *     {"event":"drain","data":{}}
+                     */
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. No message was handed out. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. No message was handed out. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. No message was handed out. */
+            403: components["responses"]["Problem403"];
+            /** @description No route of the configuration leads to this queue. No message was handed out. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. No message was handed out. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description `lease_seconds` is beyond the maximum of the broker, the broker cannot lease messages of this queue, or the request has a `Last-Event-ID`. No message was handed out. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. No message was handed out. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. No message was handed out. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. No message was handed out. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. No message was handed out. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. A message that it reserved is delivered again when its lease ends. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    stream_messages: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. */
+                max_in_flight?: number;
+                /** @description Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy. For example `60`. */
+                lease_seconds?: number;
+                /** @description Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true. */
+                auto_extend?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StreamRequest"];
+            };
+        };
+        responses: {
+            /** @description Events, until the client disconnects or the gateway stops. */
+            200: {
+                headers: {
+                    /** @description Always `no-store`: a stored answer would hand out its tokens again. */
+                    "Cache-Control"?: "no-store";
+                    /** @description Always `no`: nginx then passes each event on at once. */
+                    "X-Accel-Buffering"?: "no";
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example event: message
+                     *     data: {"ack_token":"AQNrZXl…","lease_expires_at":1790000060000,"attempts":0,"redelivered":false,"headers":{},"envelope":{"job":"urn:babel:orders:created","trace_id":"7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b","data":{"order_id":1042},"meta":{"id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10","queue":"emails","lang":"go","schema_version":1,"created_at":1790000000000},"attempts":0}}
+                     */
+                    "text/event-stream": string;
+                    /**
+                     * @example {"event":"keep_alive","data":{}}
+                     *     {"event":"drain","data":{}}
+                     */
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. No message was handed out. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. No message was handed out. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. No message was handed out. */
+            403: components["responses"]["Problem403"];
+            /** @description No route of the configuration leads to this queue. No message was handed out. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. No message was handed out. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. No message was handed out. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. No message was handed out. */
+            415: components["responses"]["Problem415"];
+            /** @description `lease_seconds` is beyond the maximum of the broker, the broker cannot lease messages of this queue, or the request has a `Last-Event-ID`. No message was handed out. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. No message was handed out. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. No message was handed out. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. No message was handed out. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. No message was handed out. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. A message that it reserved is delivered again when its lease ends. */
+            504: components["responses"]["Problem504"];
+        };
+    };
     list_queues: {
         parameters: {
             query?: {
@@ -4662,6 +5676,8 @@ export interface operations {
                 limit?: number;
                 /** @description `next_cursor` of the previous page. */
                 cursor?: string | null;
+                /** @description `true`: only paused queues; `false`: only queues that are not paused. */
+                paused?: boolean | null;
             };
             header?: never;
             path?: never;
@@ -4706,7 +5722,8 @@ export interface operations {
                      *             "max_batch": 1000,
                      *             "headers": true,
                      *             "max_headers": null,
-                     *             "broker_properties": []
+                     *             "broker_properties": [],
+                     *             "priorities": true
                      *           },
                      *           "policy": {
                      *             "lease_seconds": 60,
@@ -4726,6 +5743,7 @@ export interface operations {
                      *             "retention_seconds": 86400,
                      *             "max_keys": 1000000
                      *           },
+                     *           "pause": null,
                      *           "source": "configured"
                      *         }
                      *       ],
@@ -4818,6 +5836,151 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
+    pause_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PauseRequest"];
+            };
+        };
+        responses: {
+            /** @description The queue is paused at the process that answers, and at all peers but those in `silent`. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "pause": {
+                     *         "paused_at": 1790000000000,
+                     *         "by": "ops",
+                     *         "publishes": "accept",
+                     *         "reason": "The mail server is down."
+                     *       },
+                     *       "kept": true,
+                     *       "told": 1,
+                     *       "silent": [],
+                     *       "detail": "It is kept in state_dir, which other processes with this directory read within a second. 1 other process knows it."
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PauseResult"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description No route of the configuration leads to this queue. Nothing was changed. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description 1,000 queues are paused already. Nothing was changed. Resume one of them first. */
+            409: components["responses"]["Problem409"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    resume_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The queue is not paused at the process that answers, nor at any peer but those in `silent`. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "pause": null,
+                     *       "kept": true,
+                     *       "told": 0,
+                     *       "silent": [
+                     *         "10.0.0.12:7180"
+                     *       ],
+                     *       "detail": "It is kept in state_dir, which other processes with this directory read within a second. No answer from 10.0.0.12:7180: what does not answer learns it later."
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PauseResult"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description No route of the configuration leads to this queue. Nothing was changed. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
     get_queue: {
         parameters: {
             query?: never;
@@ -4868,7 +6031,8 @@ export interface operations {
                      *         "max_batch": 1000,
                      *         "headers": true,
                      *         "max_headers": null,
-                     *         "broker_properties": []
+                     *         "broker_properties": [],
+                     *         "priorities": true
                      *       },
                      *       "policy": {
                      *         "lease_seconds": 60,
@@ -4888,6 +6052,7 @@ export interface operations {
                      *         "retention_seconds": 86400,
                      *         "max_keys": 1000000
                      *       },
+                     *       "pause": null,
                      *       "warnings": [
                      *         "The queue emails drops messages that are older than 3600 s (message-ttl)."
                      *       ]
@@ -5009,6 +6174,12 @@ export interface operations {
                 delay_seconds?: number;
                 /** @description Messages with the same key are delivered in their order, where the queue keeps one. */
                 ordering_key?: string;
+                /** @description When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`. */
+                deliver_at?: number;
+                /** @description Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`. */
+                ttl_seconds?: number;
+                /** @description 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`. */
+                priority?: number;
                 /** @description The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish". */
                 mode?: "consume" | "publish";
             };
@@ -5031,6 +6202,7 @@ export interface operations {
                 "application/vnd.babelqueue.envelope+json": components["schemas"]["Envelope"];
                 "application/vnd.babelqueue.entry+json": components["schemas"]["Entry"];
                 "application/openjobspec+json": components["schemas"]["Job"];
+                "application/cloudevents+json": components["schemas"]["CloudEvent"];
             };
         };
         responses: {
@@ -5383,13 +6555,67 @@ export interface operations {
                      *             "max_batch": 1000,
                      *             "headers": true,
                      *             "max_headers": null,
-                     *             "broker_properties": []
+                     *             "broker_properties": [],
+                     *             "priorities": true
                      *           }
                      *         }
                      *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["BrokerList"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    list_replicas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The process that answers, and all that have answered it. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "processes": [
+                     *         {
+                     *           "incarnation": "5f0c3a9be2d14768",
+                     *           "node": "gateway-1",
+                     *           "gateway": "5f0c3a9be2d14768",
+                     *           "pid": 7,
+                     *           "version": "0.9.0",
+                     *           "started_at": 1790000000000
+                     *         }
+                     *       ],
+                     *       "silent": [
+                     *         "10.0.0.12:7180"
+                     *       ],
+                     *       "own": "5f0c3a9be2d14768",
+                     *       "has_port": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReplicaList"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
@@ -6356,6 +7582,496 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description A redrive of this queue is running in the background. Nothing was changed. */
             409: components["responses"]["Problem409"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    get_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The push and its state. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "source": "api",
+                     *       "paused": false,
+                     *       "target": {
+                     *         "url": "https://shop.example/hooks/orders",
+                     *         "body": "envelope",
+                     *         "max_messages": null,
+                     *         "concurrency": 10,
+                     *         "per_second": null,
+                     *         "timeout_seconds": 30,
+                     *         "reject_statuses": [
+                     *           410
+                     *         ],
+                     *         "headers": [
+                     *           "authorization"
+                     *         ],
+                     *         "secrets": 1
+                     *       },
+                     *       "state": {
+                     *         "circuit": "closed",
+                     *         "wait_seconds": 0,
+                     *         "in_flight": 2,
+                     *         "outcomes": {
+                     *           "acked": 1200,
+                     *           "nacked": 1,
+                     *           "rejected": 0,
+                     *           "held": 0,
+                     *           "unreachable": 0
+                     *         },
+                     *         "failures": [
+                     *           {
+                     *             "at": 1790000100000,
+                     *             "webhook_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *             "status": 500,
+                     *             "code": "status",
+                     *             "detail": "HTTP 500: out of order"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Push"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The queue is unknown, or it has no push. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The broker of this queue does not support the operation. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    put_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PushRequest"];
+            };
+        };
+        responses: {
+            /** @description The push, as it is stored. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "source": "api",
+                     *       "paused": false,
+                     *       "target": {
+                     *         "url": "https://shop.example/hooks/orders",
+                     *         "body": "envelope",
+                     *         "max_messages": null,
+                     *         "concurrency": 10,
+                     *         "per_second": null,
+                     *         "timeout_seconds": 30,
+                     *         "reject_statuses": [
+                     *           410
+                     *         ],
+                     *         "headers": [
+                     *           "authorization"
+                     *         ],
+                     *         "secrets": 1
+                     *       },
+                     *       "state": {
+                     *         "circuit": "closed",
+                     *         "wait_seconds": 0,
+                     *         "in_flight": 0,
+                     *         "outcomes": {
+                     *           "acked": 0,
+                     *           "nacked": 0,
+                     *           "rejected": 0,
+                     *           "held": 0,
+                     *           "unreachable": 0
+                     *         },
+                     *         "failures": []
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Push"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description No route of the configuration leads to this queue. Nothing was changed. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The push is in the configuration, or the gateway keeps too many. Nothing was changed. */
+            409: components["responses"]["Problem409"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    delete_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The push is removed. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "removed": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushRemoved"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The queue is unknown, or it has no push. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The push is in the configuration. Nothing was changed. */
+            409: components["responses"]["Problem409"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    pause_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The push is paused. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "source": "api",
+                     *       "paused": true,
+                     *       "target": {
+                     *         "url": "https://shop.example/hooks/orders",
+                     *         "body": "envelope",
+                     *         "max_messages": null,
+                     *         "concurrency": 10,
+                     *         "per_second": null,
+                     *         "timeout_seconds": 30,
+                     *         "reject_statuses": [
+                     *           410
+                     *         ],
+                     *         "headers": [
+                     *           "authorization"
+                     *         ],
+                     *         "secrets": 1
+                     *       },
+                     *       "state": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Push"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The queue is unknown, or it has no push. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    resume_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The push is not paused. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "queue": "emails",
+                     *       "source": "api",
+                     *       "paused": false,
+                     *       "target": {
+                     *         "url": "https://shop.example/hooks/orders",
+                     *         "body": "envelope",
+                     *         "max_messages": null,
+                     *         "concurrency": 10,
+                     *         "per_second": null,
+                     *         "timeout_seconds": 30,
+                     *         "reject_statuses": [
+                     *           410
+                     *         ],
+                     *         "headers": [
+                     *           "authorization"
+                     *         ],
+                     *         "secrets": 1
+                     *       },
+                     *       "state": {
+                     *         "circuit": "closed",
+                     *         "wait_seconds": 0,
+                     *         "in_flight": 2,
+                     *         "outcomes": {
+                     *           "acked": 1200,
+                     *           "nacked": 1,
+                     *           "rejected": 0,
+                     *           "held": 0,
+                     *           "unreachable": 0
+                     *         },
+                     *         "failures": [
+                     *           {
+                     *             "at": 1790000100000,
+                     *             "webhook_id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                     *             "status": 500,
+                     *             "code": "status",
+                     *             "detail": "HTTP 500: out of order"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Push"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The queue is unknown, or it has no push. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The broker of this queue does not support the operation. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            429: components["responses"]["Problem429"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
+            502: components["responses"]["Problem502"];
+            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+            /** @description The broker did not answer in time. The operation may have taken effect. */
+            504: components["responses"]["Problem504"];
+        };
+    };
+    test_push: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description 1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.
+                 * @example emails
+                 */
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer of the target, whatever it is, or why there was none. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "webhook_id": "test_019a3c5e7f10a1b2c3d40a6c1f6f2b11",
+                     *       "status": 204,
+                     *       "seconds": 0.042,
+                     *       "detail": ""
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PushTestResult"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The queue is unknown, or it has no push. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
             /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
             413: components["responses"]["Problem413"];
             /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */

@@ -16,6 +16,7 @@ from .capabilities_delivery_count import CapabilitiesDeliveryCount
 from .capabilities_ordering import CapabilitiesOrdering
 from .circuit import Circuit
 from .circuit_circuit import CircuitCircuit
+from .cloud_event import CloudEvent
 from .concern import Concern
 from .concern_kind import ConcernKind
 from .dead_letter import DeadLetter
@@ -66,6 +67,11 @@ from .native_write import NativeWrite
 from .native_write_fields import NativeWriteFields
 from .native_write_headers import NativeWriteHeaders
 from .native_write_target import NativeWriteTarget
+from .pause import Pause
+from .pause_publishes import PausePublishes
+from .pause_request import PauseRequest
+from .pause_request_publishes import PauseRequestPublishes
+from .pause_result import PauseResult
 from .peeked_list import PeekedList
 from .peeked_message import PeekedMessage
 from .peeked_message_envelope_type_0 import PeekedMessageEnvelopeType0
@@ -81,6 +87,20 @@ from .projection_headers import ProjectionHeaders
 from .purge_request import PurgeRequest
 from .purge_result import PurgeResult
 from .purged import Purged
+from .push import Push
+from .push_failure import PushFailure
+from .push_failure_code import PushFailureCode
+from .push_outcomes import PushOutcomes
+from .push_removed import PushRemoved
+from .push_request import PushRequest
+from .push_request_body import PushRequestBody
+from .push_request_headers import PushRequestHeaders
+from .push_source import PushSource
+from .push_state import PushState
+from .push_state_circuit import PushStateCircuit
+from .push_target import PushTarget
+from .push_target_body import PushTargetBody
+from .push_test_result import PushTestResult
 from .queue import Queue
 from .queue_list import QueueList
 from .queue_rates import QueueRates
@@ -107,11 +127,14 @@ from .redriven_letter import RedrivenLetter
 from .reject_request import RejectRequest
 from .removal import Removal
 from .removal_result import RemovalResult
+from .replica import Replica
+from .replica_list import ReplicaList
 from .searched import Searched
 from .searched_gateway import SearchedGateway
 from .settle_outcome import SettleOutcome
 from .settle_request import SettleRequest
 from .stats import Stats
+from .stream_request import StreamRequest
 from .token_result import TokenResult
 from .token_result_action import TokenResultAction
 from .trace_history import TraceHistory
@@ -138,6 +161,7 @@ __all__ = (
     "CapabilitiesOrdering",
     "Circuit",
     "CircuitCircuit",
+    "CloudEvent",
     "Concern",
     "ConcernKind",
     "DeadLetter",
@@ -188,6 +212,11 @@ __all__ = (
     "NativeWriteFields",
     "NativeWriteHeaders",
     "NativeWriteTarget",
+    "Pause",
+    "PausePublishes",
+    "PauseRequest",
+    "PauseRequestPublishes",
+    "PauseResult",
     "PeekedList",
     "PeekedMessage",
     "PeekedMessageEnvelopeType0",
@@ -203,6 +232,20 @@ __all__ = (
     "Purged",
     "PurgeRequest",
     "PurgeResult",
+    "Push",
+    "PushFailure",
+    "PushFailureCode",
+    "PushOutcomes",
+    "PushRemoved",
+    "PushRequest",
+    "PushRequestBody",
+    "PushRequestHeaders",
+    "PushSource",
+    "PushState",
+    "PushStateCircuit",
+    "PushTarget",
+    "PushTargetBody",
+    "PushTestResult",
     "Queue",
     "QueueList",
     "QueueRates",
@@ -229,11 +272,14 @@ __all__ = (
     "RejectRequest",
     "Removal",
     "RemovalResult",
+    "Replica",
+    "ReplicaList",
     "Searched",
     "SearchedGateway",
     "SettleOutcome",
     "SettleRequest",
     "Stats",
+    "StreamRequest",
     "TokenResult",
     "TokenResultAction",
     "TracedMessage",

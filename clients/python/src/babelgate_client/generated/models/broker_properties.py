@@ -36,7 +36,7 @@ class BrokerProperties:
                 `ordering_key`, if these are given.
             session_id (str | Unset): The session of the message. Equal to `ordering_key`, if that is given.
             scheduled_enqueue_time_utc (str | Unset): When the message becomes available: an HTTP-date, or a time of ISO
-                8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds`.
+                8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds` and `deliver_at`.
      """
 
     time_to_live: float | Unset = UNSET

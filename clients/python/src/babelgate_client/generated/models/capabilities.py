@@ -45,6 +45,7 @@ class Capabilities:
             headers (bool): Whether messages can have native headers.
             max_headers (int | None): Maximum number of native headers of a message; `null`: no bound.
             broker_properties (list[str]): The names of the `broker_properties` that a publish may set.
+            priorities (bool): Whether a publish may set a `priority`.
      """
 
     max_delay_seconds: float | None
@@ -59,6 +60,7 @@ class Capabilities:
     headers: bool
     max_headers: int | None
     broker_properties: list[str]
+    priorities: bool
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -96,6 +98,8 @@ class Capabilities:
 
 
 
+        priorities = self.priorities
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -112,6 +116,7 @@ class Capabilities:
             "headers": headers,
             "max_headers": max_headers,
             "broker_properties": broker_properties,
+            "priorities": priorities,
         })
 
         return field_dict
@@ -179,6 +184,8 @@ class Capabilities:
         broker_properties = cast(list[str], d.pop("broker_properties"))
 
 
+        priorities = d.pop("priorities")
+
         capabilities = cls(
             max_delay_seconds=max_delay_seconds,
             max_retry_delay_seconds=max_retry_delay_seconds,
@@ -192,6 +199,7 @@ class Capabilities:
             headers=headers,
             max_headers=max_headers,
             broker_properties=broker_properties,
+            priorities=priorities,
         )
 
 

@@ -47,6 +47,15 @@ class Draft:
                 names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties). A queue takes those in
                 its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the correlation
                 id, and `meta.id` the message id.
+            deliver_at (int | Unset): When the message can be received first, in Unix milliseconds UTC. A time in the past
+                is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if
+                given too, must be equal.
+            ttl_seconds (float | Unset): Seconds from when the message can be received until it expires; may be decimal; at
+                most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where
+                messages carry no native headers. The query parameter of this name, if given too, must be equal.
+            priority (int | Unset): Of the messages that are ready, those with a higher priority are delivered first, and
+                those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this
+                name, if given too, must be equal.
      """
 
     job: str
@@ -58,6 +67,9 @@ class Draft:
     headers: DraftHeaders | Unset = UNSET
     idempotency_key: str | Unset = UNSET
     broker_properties: BrokerProperties | Unset = UNSET
+    deliver_at: int | Unset = UNSET
+    ttl_seconds: float | Unset = UNSET
+    priority: int | Unset = UNSET
 
 
 
@@ -92,6 +104,12 @@ class Draft:
         if not isinstance(self.broker_properties, Unset):
             broker_properties = self.broker_properties.to_dict()
 
+        deliver_at = self.deliver_at
+
+        ttl_seconds = self.ttl_seconds
+
+        priority = self.priority
+
 
         field_dict: dict[str, Any] = {}
 
@@ -113,6 +131,12 @@ class Draft:
             field_dict["idempotency_key"] = idempotency_key
         if broker_properties is not UNSET:
             field_dict["broker_properties"] = broker_properties
+        if deliver_at is not UNSET:
+            field_dict["deliver_at"] = deliver_at
+        if ttl_seconds is not UNSET:
+            field_dict["ttl_seconds"] = ttl_seconds
+        if priority is not UNSET:
+            field_dict["priority"] = priority
 
         return field_dict
 
@@ -170,6 +194,12 @@ class Draft:
 
 
 
+        deliver_at = d.pop("deliver_at", UNSET)
+
+        ttl_seconds = d.pop("ttl_seconds", UNSET)
+
+        priority = d.pop("priority", UNSET)
+
         draft = cls(
             job=job,
             data=data,
@@ -180,6 +210,9 @@ class Draft:
             headers=headers,
             idempotency_key=idempotency_key,
             broker_properties=broker_properties,
+            deliver_at=deliver_at,
+            ttl_seconds=ttl_seconds,
+            priority=priority,
         )
 
         return draft

@@ -42,6 +42,15 @@ class Entry:
                 names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties). A queue takes those in
                 its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the correlation
                 id, and `meta.id` the message id.
+            deliver_at (int | Unset): When the message can be received first, in Unix milliseconds UTC. A time in the past
+                is now. It excludes `delay_seconds`, and is as far away as that at most. The query parameter of this name, if
+                given too, must be equal.
+            ttl_seconds (float | Unset): Seconds from when the message can be received until it expires; may be decimal; at
+                most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where
+                messages carry no native headers. The query parameter of this name, if given too, must be equal.
+            priority (int | Unset): Of the messages that are ready, those with a higher priority are delivered first, and
+                those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this
+                name, if given too, must be equal.
      """
 
     envelope: Envelope
@@ -50,6 +59,9 @@ class Entry:
     headers: EntryHeaders | Unset = UNSET
     idempotency_key: str | Unset = UNSET
     broker_properties: BrokerProperties | Unset = UNSET
+    deliver_at: int | Unset = UNSET
+    ttl_seconds: float | Unset = UNSET
+    priority: int | Unset = UNSET
 
 
 
@@ -75,6 +87,12 @@ class Entry:
         if not isinstance(self.broker_properties, Unset):
             broker_properties = self.broker_properties.to_dict()
 
+        deliver_at = self.deliver_at
+
+        ttl_seconds = self.ttl_seconds
+
+        priority = self.priority
+
 
         field_dict: dict[str, Any] = {}
 
@@ -91,6 +109,12 @@ class Entry:
             field_dict["idempotency_key"] = idempotency_key
         if broker_properties is not UNSET:
             field_dict["broker_properties"] = broker_properties
+        if deliver_at is not UNSET:
+            field_dict["deliver_at"] = deliver_at
+        if ttl_seconds is not UNSET:
+            field_dict["ttl_seconds"] = ttl_seconds
+        if priority is not UNSET:
+            field_dict["priority"] = priority
 
         return field_dict
 
@@ -133,6 +157,12 @@ class Entry:
 
 
 
+        deliver_at = d.pop("deliver_at", UNSET)
+
+        ttl_seconds = d.pop("ttl_seconds", UNSET)
+
+        priority = d.pop("priority", UNSET)
+
         entry = cls(
             envelope=envelope,
             delay_seconds=delay_seconds,
@@ -140,6 +170,9 @@ class Entry:
             headers=headers,
             idempotency_key=idempotency_key,
             broker_properties=broker_properties,
+            deliver_at=deliver_at,
+            ttl_seconds=ttl_seconds,
+            priority=priority,
         )
 
         return entry

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
   from ..models.capabilities import Capabilities
   from ..models.idempotency_keys import IdempotencyKeys
   from ..models.listed_queue_stored_as import ListedQueueStoredAs
+  from ..models.pause import Pause
   from ..models.policy import Policy
   from ..models.stats import Stats
 
@@ -43,8 +44,10 @@ class ListedQueue:
             capabilities (Capabilities): What the broker of a queue can do.
             policy (Policy): The configured rules of a queue.
             idempotency (IdempotencyKeys | None): `null`: the queue does not support idempotency keys.
+            pause (None | Pause): The pause of the queue; `null`: it is not paused.
             source (ListedQueueSource): How the name is known. `configured`: it is in the configuration. `broker`: the
-                broker lists it. `process`: the process that answers has used the queue since its start.
+                broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is
+                paused.
      """
 
     queue: str
@@ -56,6 +59,7 @@ class ListedQueue:
     capabilities: Capabilities
     policy: Policy
     idempotency: IdempotencyKeys | None
+    pause: None | Pause
     source: ListedQueueSource
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -67,6 +71,7 @@ class ListedQueue:
         from ..models.capabilities import Capabilities # noqa: PLC0415
         from ..models.idempotency_keys import IdempotencyKeys # noqa: PLC0415
         from ..models.listed_queue_stored_as import ListedQueueStoredAs # noqa: PLC0415
+        from ..models.pause import Pause # noqa: PLC0415
         from ..models.policy import Policy # noqa: PLC0415
         from ..models.stats import Stats # noqa: PLC0415
         queue = self.queue
@@ -92,6 +97,12 @@ class ListedQueue:
         else:
             idempotency = self.idempotency
 
+        pause: dict[str, Any] | None
+        if isinstance(self.pause, Pause):
+            pause = self.pause.to_dict()
+        else:
+            pause = self.pause
+
         source: str = self.source
 
 
@@ -107,6 +118,7 @@ class ListedQueue:
             "capabilities": capabilities,
             "policy": policy,
             "idempotency": idempotency,
+            "pause": pause,
             "source": source,
         })
 
@@ -119,6 +131,7 @@ class ListedQueue:
         from ..models.capabilities import Capabilities # noqa: PLC0415
         from ..models.idempotency_keys import IdempotencyKeys # noqa: PLC0415
         from ..models.listed_queue_stored_as import ListedQueueStoredAs # noqa: PLC0415
+        from ..models.pause import Pause # noqa: PLC0415
         from ..models.policy import Policy # noqa: PLC0415
         from ..models.stats import Stats # noqa: PLC0415
         d = dict(src_dict)
@@ -174,6 +187,24 @@ class ListedQueue:
         idempotency = _parse_idempotency(d.pop("idempotency"))
 
 
+        def _parse_pause(data: object) -> None | Pause:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                pause_type_0 = Pause.from_dict(data)
+
+
+
+                return pause_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | Pause, data)
+
+        pause = _parse_pause(d.pop("pause"))
+
+
         source = check_listed_queue_source(d.pop("source"))
 
 
@@ -189,6 +220,7 @@ class ListedQueue:
             capabilities=capabilities,
             policy=policy,
             idempotency=idempotency,
+            pause=pause,
             source=source,
         )
 

@@ -13,6 +13,7 @@ from typing import cast
 if TYPE_CHECKING:
   from ..models.capabilities import Capabilities
   from ..models.idempotency_keys import IdempotencyKeys
+  from ..models.pause import Pause
   from ..models.policy import Policy
   from ..models.queue_stored_as import QueueStoredAs
   from ..models.stats import Stats
@@ -41,6 +42,7 @@ class Queue:
             capabilities (Capabilities): What the broker of a queue can do.
             policy (Policy): The configured rules of a queue.
             idempotency (IdempotencyKeys | None): `null`: the queue does not support idempotency keys.
+            pause (None | Pause): The pause of the queue; `null`: it is not paused.
             warnings (list[str]): Settings of the queue with which its broker loses messages or moves them away, at most 30
                 seconds old. Empty also
                 where the gateway may not ask the broker.
@@ -55,6 +57,7 @@ class Queue:
     capabilities: Capabilities
     policy: Policy
     idempotency: IdempotencyKeys | None
+    pause: None | Pause
     warnings: list[str]
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -65,6 +68,7 @@ class Queue:
     def to_dict(self) -> dict[str, Any]:
         from ..models.capabilities import Capabilities # noqa: PLC0415
         from ..models.idempotency_keys import IdempotencyKeys # noqa: PLC0415
+        from ..models.pause import Pause # noqa: PLC0415
         from ..models.policy import Policy # noqa: PLC0415
         from ..models.queue_stored_as import QueueStoredAs # noqa: PLC0415
         from ..models.stats import Stats # noqa: PLC0415
@@ -91,6 +95,12 @@ class Queue:
         else:
             idempotency = self.idempotency
 
+        pause: dict[str, Any] | None
+        if isinstance(self.pause, Pause):
+            pause = self.pause.to_dict()
+        else:
+            pause = self.pause
+
         warnings = self.warnings
 
 
@@ -108,6 +118,7 @@ class Queue:
             "capabilities": capabilities,
             "policy": policy,
             "idempotency": idempotency,
+            "pause": pause,
             "warnings": warnings,
         })
 
@@ -119,6 +130,7 @@ class Queue:
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.capabilities import Capabilities # noqa: PLC0415
         from ..models.idempotency_keys import IdempotencyKeys # noqa: PLC0415
+        from ..models.pause import Pause # noqa: PLC0415
         from ..models.policy import Policy # noqa: PLC0415
         from ..models.queue_stored_as import QueueStoredAs # noqa: PLC0415
         from ..models.stats import Stats # noqa: PLC0415
@@ -175,6 +187,24 @@ class Queue:
         idempotency = _parse_idempotency(d.pop("idempotency"))
 
 
+        def _parse_pause(data: object) -> None | Pause:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                pause_type_0 = Pause.from_dict(data)
+
+
+
+                return pause_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | Pause, data)
+
+        pause = _parse_pause(d.pop("pause"))
+
+
         warnings = cast(list[str], d.pop("warnings"))
 
 
@@ -188,6 +218,7 @@ class Queue:
             capabilities=capabilities,
             policy=policy,
             idempotency=idempotency,
+            pause=pause,
             warnings=warnings,
         )
 

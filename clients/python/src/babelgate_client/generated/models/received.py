@@ -8,6 +8,7 @@ from attrs import field as _attrs_field
 
 from ..types import UNSET, Unset
 
+from ..types import UNSET, Unset
 from typing import cast
 
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ class Received:
 
         Attributes:
             messages (list[ReceivedMessage]): Deliveries, oldest first.
+            paused (bool | Unset): True: the queue is paused, and hands nothing out until it is resumed.
      """
 
     messages: list[ReceivedMessage]
+    paused: bool | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -45,12 +48,16 @@ class Received:
 
 
 
+        paused = self.paused
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update({
             "messages": messages,
         })
+        if paused is not UNSET:
+            field_dict["paused"] = paused
 
         return field_dict
 
@@ -70,8 +77,11 @@ class Received:
             messages.append(messages_item)
 
 
+        paused = d.pop("paused", UNSET)
+
         received = cls(
             messages=messages,
+            paused=paused,
         )
 
 

@@ -198,8 +198,11 @@ def sync_detailed(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. The parameters are in the query or in the body, not in both.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. The parameters are in the query or in the body, not in both.
 
     Args:
         queue (str):
@@ -247,8 +250,11 @@ def sync(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. The parameters are in the query or in the body, not in both.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. The parameters are in the query or in the body, not in both.
 
     Args:
         queue (str):
@@ -291,8 +297,11 @@ async def asyncio_detailed(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. The parameters are in the query or in the body, not in both.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. The parameters are in the query or in the body, not in both.
 
     Args:
         queue (str):
@@ -340,8 +349,11 @@ async def asyncio(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. The parameters are in the query or in the body, not in both.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. The parameters are in the query or in the body, not in both.
 
     Args:
         queue (str):

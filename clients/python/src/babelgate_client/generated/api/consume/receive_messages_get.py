@@ -174,8 +174,11 @@ def sync_detailed(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. Prefer POST: a proxy may repeat a GET, and this one changes state.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. Prefer POST: a proxy may repeat a GET, and this one changes state.
 
     Args:
         queue (str):
@@ -219,8 +222,11 @@ def sync(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. Prefer POST: a proxy may repeat a GET, and this one changes state.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. Prefer POST: a proxy may repeat a GET, and this one changes state.
 
     Args:
         queue (str):
@@ -259,8 +265,11 @@ async def asyncio_detailed(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. Prefer POST: a proxy may repeat a GET, and this one changes state.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. Prefer POST: a proxy may repeat a GET, and this one changes state.
 
     Args:
         queue (str):
@@ -304,8 +313,11 @@ async def asyncio(
 
      Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to
     `wait_seconds` for the first message. A client that disconnects before the answer loses no message.
-    With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message,
-    with its token in `Ack-Token`. Prefer POST: a proxy may repeat a GET, and this one changes state.
+    A paused queue hands nothing out: the answer is an empty list with `paused: true`. With `Accept:
+    application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token
+    in `Ack-Token`. With `Accept: application/cloudevents+json` it is one CloudEvent, and with
+    `application/cloudevents-batch+json` an array of them, each with its token in the attribute
+    `bqacktoken`. Prefer POST: a proxy may repeat a GET, and this one changes state.
 
     Args:
         queue (str):

@@ -193,9 +193,9 @@ def sync_detailed(
 
      A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line;
     blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry
-    that wraps one. In an array of the media type `application/openjobspec+json` it is a job. Each entry
-    has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON
-    upload ends after 10,000 failed entries.
+    that wraps one. In an array of the media type `application/openjobspec+json` it is a job, in one of
+    `application/cloudevents-batch+json` an event. Each entry has its own result, in order. The first
+    100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
 
     Args:
         queue (str):
@@ -233,9 +233,9 @@ def sync(
 
      A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line;
     blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry
-    that wraps one. In an array of the media type `application/openjobspec+json` it is a job. Each entry
-    has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON
-    upload ends after 10,000 failed entries.
+    that wraps one. In an array of the media type `application/openjobspec+json` it is a job, in one of
+    `application/cloudevents-batch+json` an event. Each entry has its own result, in order. The first
+    100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
 
     Args:
         queue (str):
@@ -268,9 +268,9 @@ async def asyncio_detailed(
 
      A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line;
     blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry
-    that wraps one. In an array of the media type `application/openjobspec+json` it is a job. Each entry
-    has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON
-    upload ends after 10,000 failed entries.
+    that wraps one. In an array of the media type `application/openjobspec+json` it is a job, in one of
+    `application/cloudevents-batch+json` an event. Each entry has its own result, in order. The first
+    100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
 
     Args:
         queue (str):
@@ -308,9 +308,9 @@ async def asyncio(
 
      A JSON array of at most 10000 entries, or NDJSON (`application/x-ndjson`) with one entry per line;
     blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry
-    that wraps one. In an array of the media type `application/openjobspec+json` it is a job. Each entry
-    has its own result, in order. The first 100 failed entries have `detail` and `errors`. An NDJSON
-    upload ends after 10,000 failed entries.
+    that wraps one. In an array of the media type `application/openjobspec+json` it is a job, in one of
+    `application/cloudevents-batch+json` an event. Each entry has its own result, in order. The first
+    100 failed entries have `detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.
 
     Args:
         queue (str):

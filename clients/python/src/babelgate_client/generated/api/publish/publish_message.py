@@ -8,6 +8,7 @@ from ...client import AuthenticatedClient, Client
 from ...types import Response, UNSET
 from ... import errors
 
+from ...models.cloud_event import CloudEvent
 from ...models.draft import Draft
 from ...models.entry import Entry
 from ...models.envelope import Envelope
@@ -22,9 +23,12 @@ from typing import cast
 def _get_kwargs(
     queue: str,
     *,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     idempotency_key: str | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -45,6 +49,12 @@ def _get_kwargs(
     params["delay_seconds"] = delay_seconds
 
     params["ordering_key"] = ordering_key
+
+    params["deliver_at"] = deliver_at
+
+    params["ttl_seconds"] = ttl_seconds
+
+    params["priority"] = priority
 
 
     params = {k: v for k, v in params.items() if v is not UNSET and v is not None}
@@ -72,6 +82,10 @@ def _get_kwargs(
         _kwargs["json"] = body.to_dict()
 
         headers["Content-Type"] = "application/openjobspec+json"
+    if isinstance(body, CloudEvent):
+        _kwargs["json"] = body.to_dict()
+
+        headers["Content-Type"] = "application/cloudevents+json"
 
     _kwargs["headers"] = headers
     return _kwargs
@@ -210,9 +224,12 @@ def sync_detailed(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     idempotency_key: str | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -221,12 +238,19 @@ def sync_detailed(
 
      The answer comes after the broker has durably accepted the message, never before. The body is a
     draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
-    media type takes any of them; the types below are for clients that are generated.
+    media type takes any of them; the types below are for clients that are generated. A CloudEvent may
+    also have its attributes in headers `ce-…` and any data as its body (the binary mode), and a body of
+    the type `application/cloudevents-batch+json` is answered like that of `messages:batch`. A route may
+    accept further media types, whose bodies become the data of a message; it may require that they are
+    signed.
 
     Args:
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         idempotency_key (str | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -238,6 +262,10 @@ def sync_detailed(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -253,6 +281,9 @@ def sync_detailed(
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 idempotency_key=idempotency_key,
 broker_properties=broker_properties,
 
@@ -268,9 +299,12 @@ def sync(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     idempotency_key: str | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -279,12 +313,19 @@ def sync(
 
      The answer comes after the broker has durably accepted the message, never before. The body is a
     draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
-    media type takes any of them; the types below are for clients that are generated.
+    media type takes any of them; the types below are for clients that are generated. A CloudEvent may
+    also have its attributes in headers `ce-…` and any data as its body (the binary mode), and a body of
+    the type `application/cloudevents-batch+json` is answered like that of `messages:batch`. A route may
+    accept further media types, whose bodies become the data of a message; it may require that they are
+    signed.
 
     Args:
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         idempotency_key (str | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -296,6 +337,10 @@ def sync(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -312,6 +357,9 @@ client=client,
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 idempotency_key=idempotency_key,
 broker_properties=broker_properties,
 
@@ -321,9 +369,12 @@ async def asyncio_detailed(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     idempotency_key: str | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -332,12 +383,19 @@ async def asyncio_detailed(
 
      The answer comes after the broker has durably accepted the message, never before. The body is a
     draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
-    media type takes any of them; the types below are for clients that are generated.
+    media type takes any of them; the types below are for clients that are generated. A CloudEvent may
+    also have its attributes in headers `ce-…` and any data as its body (the binary mode), and a body of
+    the type `application/cloudevents-batch+json` is answered like that of `messages:batch`. A route may
+    accept further media types, whose bodies become the data of a message; it may require that they are
+    signed.
 
     Args:
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         idempotency_key (str | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -349,6 +407,10 @@ async def asyncio_detailed(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -364,6 +426,9 @@ async def asyncio_detailed(
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 idempotency_key=idempotency_key,
 broker_properties=broker_properties,
 
@@ -379,9 +444,12 @@ async def asyncio(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     idempotency_key: str | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -390,12 +458,19 @@ async def asyncio(
 
      The answer comes after the broker has durably accepted the message, never before. The body is a
     draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON
-    media type takes any of them; the types below are for clients that are generated.
+    media type takes any of them; the types below are for clients that are generated. A CloudEvent may
+    also have its attributes in headers `ce-…` and any data as its body (the binary mode), and a body of
+    the type `application/cloudevents-batch+json` is answered like that of `messages:batch`. A route may
+    accept further media types, whose bodies become the data of a message; it may require that they are
+    signed.
 
     Args:
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         idempotency_key (str | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -407,6 +482,10 @@ async def asyncio(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -423,6 +502,9 @@ client=client,
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 idempotency_key=idempotency_key,
 broker_properties=broker_properties,
 

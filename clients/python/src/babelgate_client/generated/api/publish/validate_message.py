@@ -8,6 +8,7 @@ from ...client import AuthenticatedClient, Client
 from ...types import Response, UNSET
 from ... import errors
 
+from ...models.cloud_event import CloudEvent
 from ...models.draft import Draft
 from ...models.entry import Entry
 from ...models.envelope import Envelope
@@ -24,9 +25,12 @@ from typing import cast
 def _get_kwargs(
     queue: str,
     *,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     mode: ValidateMessageMode | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -44,6 +48,12 @@ def _get_kwargs(
     params["delay_seconds"] = delay_seconds
 
     params["ordering_key"] = ordering_key
+
+    params["deliver_at"] = deliver_at
+
+    params["ttl_seconds"] = ttl_seconds
+
+    params["priority"] = priority
 
     json_mode: str | Unset = UNSET
     if not isinstance(mode, Unset):
@@ -77,6 +87,10 @@ def _get_kwargs(
         _kwargs["json"] = body.to_dict()
 
         headers["Content-Type"] = "application/openjobspec+json"
+    if isinstance(body, CloudEvent):
+        _kwargs["json"] = body.to_dict()
+
+        headers["Content-Type"] = "application/cloudevents+json"
 
     _kwargs["headers"] = headers
     return _kwargs
@@ -208,9 +222,12 @@ def sync_detailed(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     mode: ValidateMessageMode | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -235,6 +252,9 @@ def sync_detailed(
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         mode (ValidateMessageMode | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -246,6 +266,10 @@ def sync_detailed(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -261,6 +285,9 @@ def sync_detailed(
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 mode=mode,
 broker_properties=broker_properties,
 
@@ -276,9 +303,12 @@ def sync(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     mode: ValidateMessageMode | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -303,6 +333,9 @@ def sync(
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         mode (ValidateMessageMode | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -314,6 +347,10 @@ def sync(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -330,6 +367,9 @@ client=client,
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 mode=mode,
 broker_properties=broker_properties,
 
@@ -339,9 +379,12 @@ async def asyncio_detailed(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     mode: ValidateMessageMode | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -366,6 +409,9 @@ async def asyncio_detailed(
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         mode (ValidateMessageMode | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -377,6 +423,10 @@ async def asyncio_detailed(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -392,6 +442,9 @@ async def asyncio_detailed(
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 mode=mode,
 broker_properties=broker_properties,
 
@@ -407,9 +460,12 @@ async def asyncio(
     queue: str,
     *,
     client: AuthenticatedClient | Client,
-    body:    Draft  |     Envelope  |     Entry  |     Job  | Unset = UNSET,
+    body:    Draft  |     Envelope  |     Entry  |     Job  |     CloudEvent  | Unset = UNSET,
     delay_seconds: float | Unset = UNSET,
     ordering_key: str | Unset = UNSET,
+    deliver_at: int | Unset = UNSET,
+    ttl_seconds: float | Unset = UNSET,
+    priority: int | Unset = UNSET,
     mode: ValidateMessageMode | Unset = UNSET,
     broker_properties: str | Unset = UNSET,
 
@@ -434,6 +490,9 @@ async def asyncio(
         queue (str):
         delay_seconds (float | Unset):
         ordering_key (str | Unset):
+        deliver_at (int | Unset):
+        ttl_seconds (float | Unset):
+        priority (int | Unset):
         mode (ValidateMessageMode | Unset):
         broker_properties (str | Unset):
         body (Draft): The ordinary body of a publish: an envelope without its ids, time and
@@ -445,6 +504,10 @@ async def asyncio(
         body (Job): A job of the Open Job Spec. The gateway converts it to an envelope, for queues
             of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the
             server manages are ignored. `scheduled_at` delays the message.
+        body (CloudEvent): An event of CloudEvents 1.0 in the JSON format. The gateway converts it
+            to an envelope, for queues of any broker: `type` is the job, `id` is `meta.id`, and
+            attributes that only an event has are in `meta.ext.cloudevents`. Any other member is an
+            extension attribute: a string, a boolean or an integer of 32 bits.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -461,6 +524,9 @@ client=client,
 body=body,
 delay_seconds=delay_seconds,
 ordering_key=ordering_key,
+deliver_at=deliver_at,
+ttl_seconds=ttl_seconds,
+priority=priority,
 mode=mode,
 broker_properties=broker_properties,
 

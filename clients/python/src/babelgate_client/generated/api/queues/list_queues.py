@@ -19,6 +19,7 @@ def _get_kwargs(
     *,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
+    paused: bool | None | Unset = UNSET,
 
 ) -> dict[str, Any]:
     
@@ -35,6 +36,13 @@ def _get_kwargs(
     else:
         json_cursor = cursor
     params["cursor"] = json_cursor
+
+    json_paused: bool | None | Unset
+    if isinstance(paused, Unset):
+        json_paused = UNSET
+    else:
+        json_paused = paused
+    params["paused"] = json_paused
 
 
     params = {k: v for k, v in params.items() if v is not UNSET and v is not None}
@@ -121,6 +129,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
+    paused: bool | None | Unset = UNSET,
 
 ) -> Response[Problem | QueueList]:
     """ List queues
@@ -129,12 +138,14 @@ def sync_detailed(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. The table of brokers in the documentation says which brokers list their
-    queues.
+    it or knows that it is paused; `source` says which. The table of brokers in the documentation says
+    which brokers
+    list their queues. With `paused=true` the list has the paused queues only.
 
     Args:
         limit (int | Unset):
         cursor (None | str | Unset):
+        paused (bool | None | Unset):
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -148,6 +159,7 @@ def sync_detailed(
     kwargs = _get_kwargs(
         limit=limit,
 cursor=cursor,
+paused=paused,
 
     )
 
@@ -162,6 +174,7 @@ def sync(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
+    paused: bool | None | Unset = UNSET,
 
 ) -> Problem | QueueList | None:
     """ List queues
@@ -170,12 +183,14 @@ def sync(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. The table of brokers in the documentation says which brokers list their
-    queues.
+    it or knows that it is paused; `source` says which. The table of brokers in the documentation says
+    which brokers
+    list their queues. With `paused=true` the list has the paused queues only.
 
     Args:
         limit (int | Unset):
         cursor (None | str | Unset):
+        paused (bool | None | Unset):
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -190,6 +205,7 @@ def sync(
         client=client,
 limit=limit,
 cursor=cursor,
+paused=paused,
 
     ).parsed
 
@@ -198,6 +214,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
+    paused: bool | None | Unset = UNSET,
 
 ) -> Response[Problem | QueueList]:
     """ List queues
@@ -206,12 +223,14 @@ async def asyncio_detailed(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. The table of brokers in the documentation says which brokers list their
-    queues.
+    it or knows that it is paused; `source` says which. The table of brokers in the documentation says
+    which brokers
+    list their queues. With `paused=true` the list has the paused queues only.
 
     Args:
         limit (int | Unset):
         cursor (None | str | Unset):
+        paused (bool | None | Unset):
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -225,6 +244,7 @@ async def asyncio_detailed(
     kwargs = _get_kwargs(
         limit=limit,
 cursor=cursor,
+paused=paused,
 
     )
 
@@ -239,6 +259,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     limit: int | Unset = UNSET,
     cursor: None | str | Unset = UNSET,
+    paused: bool | None | Unset = UNSET,
 
 ) -> Problem | QueueList | None:
     """ List queues
@@ -247,12 +268,14 @@ async def asyncio(
 
     A queue is known if it is configured by name, if its broker lists it, or if the process that answers
     has used
-    it; `source` says which. The table of brokers in the documentation says which brokers list their
-    queues.
+    it or knows that it is paused; `source` says which. The table of brokers in the documentation says
+    which brokers
+    list their queues. With `paused=true` the list has the paused queues only.
 
     Args:
         limit (int | Unset):
         cursor (None | str | Unset):
+        paused (bool | None | Unset):
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -267,5 +290,6 @@ async def asyncio(
         client=client,
 limit=limit,
 cursor=cursor,
+paused=paused,
 
     )).parsed

@@ -19,6 +19,7 @@ import io.babelgate.client.generated.Configuration;
 import io.babelgate.client.generated.Pair;
 
 import io.babelgate.client.generated.model.AckRequest;
+import io.babelgate.client.generated.model.CloudEvent;
 import io.babelgate.client.generated.model.ExtendRequest;
 import io.babelgate.client.generated.model.NackRequest;
 import io.babelgate.client.generated.model.PeekedList;
@@ -29,6 +30,7 @@ import io.babelgate.client.generated.model.ReceivedEnvelope;
 import io.babelgate.client.generated.model.RejectRequest;
 import io.babelgate.client.generated.model.SettleOutcome;
 import io.babelgate.client.generated.model.SettleRequest;
+import io.babelgate.client.generated.model.StreamRequest;
 
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -707,7 +709,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. The parameters are in the query or in the body, not in both.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. The parameters are in the query or in the body, not in both.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -722,7 +724,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. The parameters are in the query or in the body, not in both.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. The parameters are in the query or in the body, not in both.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -739,7 +741,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. The parameters are in the query or in the body, not in both.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. The parameters are in the query or in the body, not in both.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -754,7 +756,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. The parameters are in the query or in the body, not in both.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. The parameters are in the query or in the body, not in both.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -866,7 +868,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages, for clients that support only GET
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -880,7 +882,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages, for clients that support only GET
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -896,7 +898,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages, for clients that support only GET
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -910,7 +912,7 @@ public class ConsumeApi {
 
   /**
    * Receive messages, for clients that support only GET
-   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
+   * Delivers up to &#x60;max_messages&#x60;, each with a lease that ends at &#x60;lease_expires_at&#x60;. Waits up to &#x60;wait_seconds&#x60; for the first message. A client that disconnects before the answer loses no message. A paused queue hands nothing out: the answer is an empty list with &#x60;paused: true&#x60;. With &#x60;Accept: application/vnd.babelqueue.envelope+json&#x60; the answer is the bare body of one message, with its token in &#x60;Ack-Token&#x60;. With &#x60;Accept: application/cloudevents+json&#x60; it is one CloudEvent, and with &#x60;application/cloudevents-batch+json&#x60; an array of them, each with its token in the attribute &#x60;bqacktoken&#x60;. Prefer POST: a proxy may repeat a GET, and this one changes state.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param maxMessages Maximum number of messages: 1 to 100. Default: 1. (optional)
    * @param waitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0. (optional)
@@ -999,7 +1001,7 @@ public class ConsumeApi {
       localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
     }
 
-    localVarRequestBuilder.header("Accept", "application/json, application/vnd.babelqueue.envelope+json, application/problem+json");
+    localVarRequestBuilder.header("Accept", "application/json, application/vnd.babelqueue.envelope+json, application/cloudevents+json, application/cloudevents-batch+json, application/problem+json");
 
     localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
     if (memberVarReadTimeout != null) {
@@ -1266,6 +1268,314 @@ public class ConsumeApi {
     } catch (IOException e) {
       throw new ApiException(e);
     }
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
+   * Stream messages
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue. The parameters are in the query or in the body, not in both.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @param streamRequest  (optional)
+   * @return String
+   * @throws ApiException if fails to make API call
+   */
+  public String streamMessages(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, @jakarta.annotation.Nullable StreamRequest streamRequest) throws ApiException {
+    return streamMessages(queue, maxInFlight, leaseSeconds, autoExtend, streamRequest, null);
+  }
+
+  /**
+   * Stream messages
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue. The parameters are in the query or in the body, not in both.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @param streamRequest  (optional)
+   * @param headers Optional headers to include in the request
+   * @return String
+   * @throws ApiException if fails to make API call
+   */
+  public String streamMessages(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, @jakarta.annotation.Nullable StreamRequest streamRequest, Map<String, String> headers) throws ApiException {
+    ApiResponse<String> localVarResponse = streamMessagesWithHttpInfo(queue, maxInFlight, leaseSeconds, autoExtend, streamRequest, headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Stream messages
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue. The parameters are in the query or in the body, not in both.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @param streamRequest  (optional)
+   * @return ApiResponse&lt;String&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<String> streamMessagesWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, @jakarta.annotation.Nullable StreamRequest streamRequest) throws ApiException {
+    return streamMessagesWithHttpInfo(queue, maxInFlight, leaseSeconds, autoExtend, streamRequest, null);
+  }
+
+  /**
+   * Stream messages
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue. The parameters are in the query or in the body, not in both.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @param streamRequest  (optional)
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;String&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<String> streamMessagesWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, @jakarta.annotation.Nullable StreamRequest streamRequest, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = streamMessagesRequestBuilder(queue, maxInFlight, leaseSeconds, autoExtend, streamRequest, headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("streamMessages", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<String>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        String responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<String>() {});
+        
+
+        return new ApiResponse<String>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder streamMessagesRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, @jakarta.annotation.Nullable StreamRequest streamRequest, Map<String, String> headers) throws ApiException {
+    // verify the required parameter 'queue' is set
+    if (queue == null) {
+      throw new ApiException(400, "Missing the required parameter 'queue' when calling streamMessages");
+    }
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/queues/{queue}/messages:stream"
+        .replace("{queue}", ApiClient.urlEncode(queue.toString()));
+
+    List<Pair> localVarQueryParams = new ArrayList<>();
+    StringJoiner localVarQueryStringJoiner = new StringJoiner("&");
+    String localVarQueryParameterBaseName;
+    localVarQueryParameterBaseName = "max_in_flight";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("max_in_flight", maxInFlight));
+    localVarQueryParameterBaseName = "lease_seconds";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("lease_seconds", leaseSeconds));
+    localVarQueryParameterBaseName = "auto_extend";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("auto_extend", autoExtend));
+
+    if (!localVarQueryParams.isEmpty() || localVarQueryStringJoiner.length() != 0) {
+      StringJoiner queryJoiner = new StringJoiner("&");
+      localVarQueryParams.forEach(p -> queryJoiner.add(p.getName() + '=' + p.getValue()));
+      if (localVarQueryStringJoiner.length() != 0) {
+        queryJoiner.add(localVarQueryStringJoiner.toString());
+      }
+      localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath + '?' + queryJoiner.toString()));
+    } else {
+      localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+    }
+
+    localVarRequestBuilder.header("Content-Type", "application/json");
+    localVarRequestBuilder.header("Accept", "text/event-stream, application/x-ndjson, application/problem+json");
+
+    try {
+      byte[] localVarPostBody = memberVarObjectMapper.writeValueAsBytes(streamRequest);
+      localVarRequestBuilder.method("POST", HttpRequest.BodyPublishers.ofByteArray(localVarPostBody));
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
+   * Stream messages, for clients without POST
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @return String
+   * @throws ApiException if fails to make API call
+   */
+  public String streamMessagesByGet(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend) throws ApiException {
+    return streamMessagesByGet(queue, maxInFlight, leaseSeconds, autoExtend, null);
+  }
+
+  /**
+   * Stream messages, for clients without POST
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @param headers Optional headers to include in the request
+   * @return String
+   * @throws ApiException if fails to make API call
+   */
+  public String streamMessagesByGet(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, Map<String, String> headers) throws ApiException {
+    ApiResponse<String> localVarResponse = streamMessagesByGetWithHttpInfo(queue, maxInFlight, leaseSeconds, autoExtend, headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Stream messages, for clients without POST
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @return ApiResponse&lt;String&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<String> streamMessagesByGetWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend) throws ApiException {
+    return streamMessagesByGetWithHttpInfo(queue, maxInFlight, leaseSeconds, autoExtend, null);
+  }
+
+  /**
+   * Stream messages, for clients without POST
+   * Delivers messages as they come, for as long as the client reads, with at most &#x60;max_in_flight&#x60; that are delivered and not settled. Settle them by the ordinary calls, at any replica. The gateway prolongs their leases while the stream is open. When the stream ends, what is not settled is on the queue again at once, and no attempt is counted. The events are &#x60;message&#x60; (its data is that of a received message), &#x60;problem&#x60; (a failure: the gateway tries again if it is &#x60;retryable&#x60;, and ends the stream if not) and &#x60;drain&#x60; (the gateway stops and hands out nothing more; it ends the stream when all is settled, after 5 seconds at the latest). A keep-alive comes every 15 seconds. &#x60;Accept: application/x-ndjson&#x60; asks for one JSON object on each line; without it the answer has Server-Sent Events. A GET with &#x60;Upgrade: websocket&#x60; (subprotocol &#x60;babelgate.v1&#x60;) gets the same events as text frames, and takes the body of &#x60;messages:settle&#x60; and &#x60;{\&quot;max_in_flight\&quot;: …}&#x60; in band. With &#x60;application/cloudevents+json&#x60; beside it in &#x60;Accept&#x60;, the data of a &#x60;message&#x60; is a CloudEvent. &#x60;Last-Event-ID&#x60; is refused with 422 &#x60;resume_unsupported&#x60;, because a lease is no position in a queue.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param maxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10. (optional)
+   * @param leaseSeconds Seconds from now until the lease ends; may be decimal; at most the &#x60;max_lease_seconds&#x60; of the broker. Without it: the &#x60;lease_seconds&#x60; of the queue&#39;s policy. For example &#x60;60&#x60;. (optional)
+   * @param autoExtend Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the &#x60;max_lease_seconds&#x60; of the broker. Default: true. (optional)
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;String&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<String> streamMessagesByGetWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = streamMessagesByGetRequestBuilder(queue, maxInFlight, leaseSeconds, autoExtend, headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("streamMessagesByGet", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<String>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        String responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<String>() {});
+        
+
+        return new ApiResponse<String>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder streamMessagesByGetRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable Long maxInFlight, @jakarta.annotation.Nullable Double leaseSeconds, @jakarta.annotation.Nullable Boolean autoExtend, Map<String, String> headers) throws ApiException {
+    // verify the required parameter 'queue' is set
+    if (queue == null) {
+      throw new ApiException(400, "Missing the required parameter 'queue' when calling streamMessagesByGet");
+    }
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/queues/{queue}/messages:stream"
+        .replace("{queue}", ApiClient.urlEncode(queue.toString()));
+
+    List<Pair> localVarQueryParams = new ArrayList<>();
+    StringJoiner localVarQueryStringJoiner = new StringJoiner("&");
+    String localVarQueryParameterBaseName;
+    localVarQueryParameterBaseName = "max_in_flight";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("max_in_flight", maxInFlight));
+    localVarQueryParameterBaseName = "lease_seconds";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("lease_seconds", leaseSeconds));
+    localVarQueryParameterBaseName = "auto_extend";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("auto_extend", autoExtend));
+
+    if (!localVarQueryParams.isEmpty() || localVarQueryStringJoiner.length() != 0) {
+      StringJoiner queryJoiner = new StringJoiner("&");
+      localVarQueryParams.forEach(p -> queryJoiner.add(p.getName() + '=' + p.getValue()));
+      if (localVarQueryStringJoiner.length() != 0) {
+        queryJoiner.add(localVarQueryStringJoiner.toString());
+      }
+      localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath + '?' + queryJoiner.toString()));
+    } else {
+      localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+    }
+
+    localVarRequestBuilder.header("Accept", "text/event-stream, application/x-ndjson, application/problem+json");
+
+    localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
     if (memberVarReadTimeout != null) {
       localVarRequestBuilder.timeout(memberVarReadTimeout);
     }

@@ -20,6 +20,7 @@ import io.babelgate.client.generated.Pair;
 
 import io.babelgate.client.generated.model.Probe;
 import io.babelgate.client.generated.model.Problem;
+import io.babelgate.client.generated.model.ReplicaList;
 
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -161,6 +162,115 @@ public class OperationsApi {
       file.deleteOnExit(); // best effort cleanup
     }
     return file;
+  }
+
+  /**
+   * List replicas and workers
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * @return ReplicaList
+   * @throws ApiException if fails to make API call
+   */
+  public ReplicaList listReplicas() throws ApiException {
+    return listReplicas(null);
+  }
+
+  /**
+   * List replicas and workers
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * @param headers Optional headers to include in the request
+   * @return ReplicaList
+   * @throws ApiException if fails to make API call
+   */
+  public ReplicaList listReplicas(Map<String, String> headers) throws ApiException {
+    ApiResponse<ReplicaList> localVarResponse = listReplicasWithHttpInfo(headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * List replicas and workers
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * @return ApiResponse&lt;ReplicaList&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<ReplicaList> listReplicasWithHttpInfo() throws ApiException {
+    return listReplicasWithHttpInfo(null);
+  }
+
+  /**
+   * List replicas and workers
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;ReplicaList&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<ReplicaList> listReplicasWithHttpInfo(Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = listReplicasRequestBuilder(headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("listReplicas", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<ReplicaList>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        ReplicaList responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<ReplicaList>() {});
+        
+
+        return new ApiResponse<ReplicaList>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder listReplicasRequestBuilder(Map<String, String> headers) throws ApiException {
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/replicas";
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
   }
 
   /**

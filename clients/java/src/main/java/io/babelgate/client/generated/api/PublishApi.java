@@ -19,6 +19,7 @@ import io.babelgate.client.generated.Configuration;
 import io.babelgate.client.generated.Pair;
 
 import io.babelgate.client.generated.model.BatchResult;
+import io.babelgate.client.generated.model.CloudEvent;
 import io.babelgate.client.generated.model.Draft;
 import io.babelgate.client.generated.model.Entry;
 import io.babelgate.client.generated.model.Envelope;
@@ -171,7 +172,7 @@ public class PublishApi {
 
   /**
    * Publish many messages
-   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
+   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job, in one of &#x60;application/cloudevents-batch+json&#x60; an event. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @return BatchResult
@@ -183,7 +184,7 @@ public class PublishApi {
 
   /**
    * Publish many messages
-   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
+   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job, in one of &#x60;application/cloudevents-batch+json&#x60; an event. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param headers Optional headers to include in the request
@@ -197,7 +198,7 @@ public class PublishApi {
 
   /**
    * Publish many messages
-   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
+   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job, in one of &#x60;application/cloudevents-batch+json&#x60; an event. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @return ApiResponse&lt;BatchResult&gt;
@@ -209,7 +210,7 @@ public class PublishApi {
 
   /**
    * Publish many messages
-   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
+   * A JSON array of at most 10000 entries, or NDJSON (&#x60;application/x-ndjson&#x60;) with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an envelope, or an entry that wraps one. In an array of the media type &#x60;application/openjobspec+json&#x60; it is a job, in one of &#x60;application/cloudevents-batch+json&#x60; an event. Each entry has its own result, in order. The first 100 failed entries have &#x60;detail&#x60; and &#x60;errors&#x60;. An NDJSON upload ends after 10,000 failed entries.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param headers Optional headers to include in the request
@@ -303,69 +304,81 @@ public class PublishApi {
 
   /**
    * Publish one message
-   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
+   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated. A CloudEvent may also have its attributes in headers &#x60;ce-…&#x60; and any data as its body (the binary mode), and a body of the type &#x60;application/cloudevents-batch+json&#x60; is answered like that of &#x60;messages:batch&#x60;. A route may accept further media types, whose bodies become the data of a message; it may require that they are signed.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Receipt
    * @throws ApiException if fails to make API call
    */
-  public Receipt publishMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
-    return publishMessage(queue, draft, delaySeconds, orderingKey, idempotencyKey, brokerProperties, null);
+  public Receipt publishMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
+    return publishMessage(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, idempotencyKey, brokerProperties, null);
   }
 
   /**
    * Publish one message
-   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
+   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated. A CloudEvent may also have its attributes in headers &#x60;ce-…&#x60; and any data as its body (the binary mode), and a body of the type &#x60;application/cloudevents-batch+json&#x60; is answered like that of &#x60;messages:batch&#x60;. A route may accept further media types, whose bodies become the data of a message; it may require that they are signed.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Receipt
    * @throws ApiException if fails to make API call
    */
-  public Receipt publishMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
-    ApiResponse<Receipt> localVarResponse = publishMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, idempotencyKey, brokerProperties, headers);
+  public Receipt publishMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
+    ApiResponse<Receipt> localVarResponse = publishMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, idempotencyKey, brokerProperties, headers);
     return localVarResponse.getData();
   }
 
   /**
    * Publish one message
-   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
+   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated. A CloudEvent may also have its attributes in headers &#x60;ce-…&#x60; and any data as its body (the binary mode), and a body of the type &#x60;application/cloudevents-batch+json&#x60; is answered like that of &#x60;messages:batch&#x60;. A route may accept further media types, whose bodies become the data of a message; it may require that they are signed.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Receipt&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Receipt> publishMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
-    return publishMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, idempotencyKey, brokerProperties, null);
+  public ApiResponse<Receipt> publishMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
+    return publishMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, idempotencyKey, brokerProperties, null);
   }
 
   /**
    * Publish one message
-   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated.
+   * The answer comes after the broker has durably accepted the message, never before. The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any JSON media type takes any of them; the types below are for clients that are generated. A CloudEvent may also have its attributes in headers &#x60;ce-…&#x60; and any data as its body (the binary mode), and a body of the type &#x60;application/cloudevents-batch+json&#x60; is answered like that of &#x60;messages:batch&#x60;. A route may accept further media types, whose bodies become the data of a message; it may require that they are signed.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Receipt&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Receipt> publishMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
-    HttpRequest.Builder localVarRequestBuilder = publishMessageRequestBuilder(queue, draft, delaySeconds, orderingKey, idempotencyKey, brokerProperties, headers);
+  public ApiResponse<Receipt> publishMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = publishMessageRequestBuilder(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, idempotencyKey, brokerProperties, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
           localVarRequestBuilder.build(),
@@ -412,7 +425,7 @@ public class PublishApi {
     }
   }
 
-  private HttpRequest.Builder publishMessageRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
+  private HttpRequest.Builder publishMessageRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String idempotencyKey, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
     // verify the required parameter 'queue' is set
     if (queue == null) {
       throw new ApiException(400, "Missing the required parameter 'queue' when calling publishMessage");
@@ -434,6 +447,12 @@ public class PublishApi {
     localVarQueryParams.addAll(ApiClient.parameterToPairs("delay_seconds", delaySeconds));
     localVarQueryParameterBaseName = "ordering_key";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("ordering_key", orderingKey));
+    localVarQueryParameterBaseName = "deliver_at";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("deliver_at", deliverAt));
+    localVarQueryParameterBaseName = "ttl_seconds";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("ttl_seconds", ttlSeconds));
+    localVarQueryParameterBaseName = "priority";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("priority", priority));
 
     if (!localVarQueryParams.isEmpty() || localVarQueryStringJoiner.length() != 0) {
       StringJoiner queryJoiner = new StringJoiner("&");
@@ -479,13 +498,16 @@ public class PublishApi {
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Projection
    * @throws ApiException if fails to make API call
    */
-  public Projection validateMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
-    return validateMessage(queue, draft, delaySeconds, orderingKey, mode, brokerProperties, null);
+  public Projection validateMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
+    return validateMessage(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, mode, brokerProperties, null);
   }
 
   /**
@@ -495,14 +517,17 @@ public class PublishApi {
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Projection
    * @throws ApiException if fails to make API call
    */
-  public Projection validateMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
-    ApiResponse<Projection> localVarResponse = validateMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, mode, brokerProperties, headers);
+  public Projection validateMessage(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
+    ApiResponse<Projection> localVarResponse = validateMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, mode, brokerProperties, headers);
     return localVarResponse.getData();
   }
 
@@ -513,13 +538,16 @@ public class PublishApi {
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Projection&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Projection> validateMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
-    return validateMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, mode, brokerProperties, null);
+  public ApiResponse<Projection> validateMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties) throws ApiException {
+    return validateMessageWithHttpInfo(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, mode, brokerProperties, null);
   }
 
   /**
@@ -529,14 +557,17 @@ public class PublishApi {
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
+   * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
+   * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Projection&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Projection> validateMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
-    HttpRequest.Builder localVarRequestBuilder = validateMessageRequestBuilder(queue, draft, delaySeconds, orderingKey, mode, brokerProperties, headers);
+  public ApiResponse<Projection> validateMessageWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = validateMessageRequestBuilder(queue, draft, delaySeconds, orderingKey, deliverAt, ttlSeconds, priority, mode, brokerProperties, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
           localVarRequestBuilder.build(),
@@ -583,7 +614,7 @@ public class PublishApi {
     }
   }
 
-  private HttpRequest.Builder validateMessageRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
+  private HttpRequest.Builder validateMessageRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull Draft draft, @jakarta.annotation.Nullable Double delaySeconds, @jakarta.annotation.Nullable String orderingKey, @jakarta.annotation.Nullable Long deliverAt, @jakarta.annotation.Nullable Double ttlSeconds, @jakarta.annotation.Nullable Long priority, @jakarta.annotation.Nullable String mode, @jakarta.annotation.Nullable String brokerProperties, Map<String, String> headers) throws ApiException {
     // verify the required parameter 'queue' is set
     if (queue == null) {
       throw new ApiException(400, "Missing the required parameter 'queue' when calling validateMessage");
@@ -605,6 +636,12 @@ public class PublishApi {
     localVarQueryParams.addAll(ApiClient.parameterToPairs("delay_seconds", delaySeconds));
     localVarQueryParameterBaseName = "ordering_key";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("ordering_key", orderingKey));
+    localVarQueryParameterBaseName = "deliver_at";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("deliver_at", deliverAt));
+    localVarQueryParameterBaseName = "ttl_seconds";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("ttl_seconds", ttlSeconds));
+    localVarQueryParameterBaseName = "priority";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("priority", priority));
     localVarQueryParameterBaseName = "mode";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("mode", mode));
 

@@ -19,6 +19,8 @@ import io.babelgate.client.generated.Configuration;
 import io.babelgate.client.generated.Pair;
 
 import io.babelgate.client.generated.model.BrokerList;
+import io.babelgate.client.generated.model.PauseRequest;
+import io.babelgate.client.generated.model.PauseResult;
 import io.babelgate.client.generated.model.Problem;
 import io.babelgate.client.generated.model.PurgeRequest;
 import io.babelgate.client.generated.model.PurgeResult;
@@ -644,53 +646,57 @@ public class QueuesApi {
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it or knows that it is paused; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues. With &#x60;paused&#x3D;true&#x60; the list has the paused queues only.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+   * @param paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
    * @return QueueList
    * @throws ApiException if fails to make API call
    */
-  public QueueList listQueues(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
-    return listQueues(limit, cursor, null);
+  public QueueList listQueues(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, @jakarta.annotation.Nullable Boolean paused) throws ApiException {
+    return listQueues(limit, cursor, paused, null);
   }
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it or knows that it is paused; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues. With &#x60;paused&#x3D;true&#x60; the list has the paused queues only.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+   * @param paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
    * @param headers Optional headers to include in the request
    * @return QueueList
    * @throws ApiException if fails to make API call
    */
-  public QueueList listQueues(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
-    ApiResponse<QueueList> localVarResponse = listQueuesWithHttpInfo(limit, cursor, headers);
+  public QueueList listQueues(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, @jakarta.annotation.Nullable Boolean paused, Map<String, String> headers) throws ApiException {
+    ApiResponse<QueueList> localVarResponse = listQueuesWithHttpInfo(limit, cursor, paused, headers);
     return localVarResponse.getData();
   }
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it or knows that it is paused; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues. With &#x60;paused&#x3D;true&#x60; the list has the paused queues only.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+   * @param paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
    * @return ApiResponse&lt;QueueList&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<QueueList> listQueuesWithHttpInfo(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor) throws ApiException {
-    return listQueuesWithHttpInfo(limit, cursor, null);
+  public ApiResponse<QueueList> listQueuesWithHttpInfo(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, @jakarta.annotation.Nullable Boolean paused) throws ApiException {
+    return listQueuesWithHttpInfo(limit, cursor, paused, null);
   }
 
   /**
    * List queues
-   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues.
+   * List the known queues on which the caller has any right, by name.  A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used it or knows that it is paused; &#x60;source&#x60; says which. The table of brokers in the documentation says which brokers list their queues. With &#x60;paused&#x3D;true&#x60; the list has the paused queues only.
    * @param limit  Default: 1000. (optional)
    * @param cursor &#x60;next_cursor&#x60; of the previous page. (optional)
+   * @param paused &#x60;true&#x60;: only paused queues; &#x60;false&#x60;: only queues that are not paused. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;QueueList&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<QueueList> listQueuesWithHttpInfo(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
-    HttpRequest.Builder localVarRequestBuilder = listQueuesRequestBuilder(limit, cursor, headers);
+  public ApiResponse<QueueList> listQueuesWithHttpInfo(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, @jakarta.annotation.Nullable Boolean paused, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = listQueuesRequestBuilder(limit, cursor, paused, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
           localVarRequestBuilder.build(),
@@ -737,7 +743,7 @@ public class QueuesApi {
     }
   }
 
-  private HttpRequest.Builder listQueuesRequestBuilder(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, Map<String, String> headers) throws ApiException {
+  private HttpRequest.Builder listQueuesRequestBuilder(@jakarta.annotation.Nullable Long limit, @jakarta.annotation.Nullable String cursor, @jakarta.annotation.Nullable Boolean paused, Map<String, String> headers) throws ApiException {
 
     HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
 
@@ -750,6 +756,8 @@ public class QueuesApi {
     localVarQueryParams.addAll(ApiClient.parameterToPairs("limit", limit));
     localVarQueryParameterBaseName = "cursor";
     localVarQueryParams.addAll(ApiClient.parameterToPairs("cursor", cursor));
+    localVarQueryParameterBaseName = "paused";
+    localVarQueryParams.addAll(ApiClient.parameterToPairs("paused", paused));
 
     if (!localVarQueryParams.isEmpty() || localVarQueryStringJoiner.length() != 0) {
       StringJoiner queryJoiner = new StringJoiner("&");
@@ -765,6 +773,134 @@ public class QueuesApi {
     localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
 
     localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
+   * Pause a queue
+   * Hand out no message of the queue until it is resumed. Requires the right &#x60;manage&#x60;.  A receive from a paused queue waits as on an empty one, and then answers an empty list with &#x60;paused: true&#x60;. Messages that are with consumers can be acked, nacked, rejected and extended as before. A message that the gateway had reserved and not handed out goes back to the queue, and no attempt is counted. Peeks, dead letters and their redrives go on. Publishes are accepted, or refused with 409 &#x60;queue_paused&#x60; if the body says so.  The call of a paused queue replaces &#x60;publishes&#x60; and &#x60;reason&#x60;. The pause is kept in &#x60;state_dir&#x60;, so that it outlives a restart, and told to all peers before the answer. A peer that does not answer within a second is in &#x60;silent&#x60;: it learns the pause when it answers again, and may hand messages out until then. Of two changes the newer one counts. Consumers that read from the broker itself do not notice a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param pauseRequest  (optional)
+   * @return PauseResult
+   * @throws ApiException if fails to make API call
+   */
+  public PauseResult pauseQueue(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable PauseRequest pauseRequest) throws ApiException {
+    return pauseQueue(queue, pauseRequest, null);
+  }
+
+  /**
+   * Pause a queue
+   * Hand out no message of the queue until it is resumed. Requires the right &#x60;manage&#x60;.  A receive from a paused queue waits as on an empty one, and then answers an empty list with &#x60;paused: true&#x60;. Messages that are with consumers can be acked, nacked, rejected and extended as before. A message that the gateway had reserved and not handed out goes back to the queue, and no attempt is counted. Peeks, dead letters and their redrives go on. Publishes are accepted, or refused with 409 &#x60;queue_paused&#x60; if the body says so.  The call of a paused queue replaces &#x60;publishes&#x60; and &#x60;reason&#x60;. The pause is kept in &#x60;state_dir&#x60;, so that it outlives a restart, and told to all peers before the answer. A peer that does not answer within a second is in &#x60;silent&#x60;: it learns the pause when it answers again, and may hand messages out until then. Of two changes the newer one counts. Consumers that read from the broker itself do not notice a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param pauseRequest  (optional)
+   * @param headers Optional headers to include in the request
+   * @return PauseResult
+   * @throws ApiException if fails to make API call
+   */
+  public PauseResult pauseQueue(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable PauseRequest pauseRequest, Map<String, String> headers) throws ApiException {
+    ApiResponse<PauseResult> localVarResponse = pauseQueueWithHttpInfo(queue, pauseRequest, headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Pause a queue
+   * Hand out no message of the queue until it is resumed. Requires the right &#x60;manage&#x60;.  A receive from a paused queue waits as on an empty one, and then answers an empty list with &#x60;paused: true&#x60;. Messages that are with consumers can be acked, nacked, rejected and extended as before. A message that the gateway had reserved and not handed out goes back to the queue, and no attempt is counted. Peeks, dead letters and their redrives go on. Publishes are accepted, or refused with 409 &#x60;queue_paused&#x60; if the body says so.  The call of a paused queue replaces &#x60;publishes&#x60; and &#x60;reason&#x60;. The pause is kept in &#x60;state_dir&#x60;, so that it outlives a restart, and told to all peers before the answer. A peer that does not answer within a second is in &#x60;silent&#x60;: it learns the pause when it answers again, and may hand messages out until then. Of two changes the newer one counts. Consumers that read from the broker itself do not notice a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param pauseRequest  (optional)
+   * @return ApiResponse&lt;PauseResult&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<PauseResult> pauseQueueWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable PauseRequest pauseRequest) throws ApiException {
+    return pauseQueueWithHttpInfo(queue, pauseRequest, null);
+  }
+
+  /**
+   * Pause a queue
+   * Hand out no message of the queue until it is resumed. Requires the right &#x60;manage&#x60;.  A receive from a paused queue waits as on an empty one, and then answers an empty list with &#x60;paused: true&#x60;. Messages that are with consumers can be acked, nacked, rejected and extended as before. A message that the gateway had reserved and not handed out goes back to the queue, and no attempt is counted. Peeks, dead letters and their redrives go on. Publishes are accepted, or refused with 409 &#x60;queue_paused&#x60; if the body says so.  The call of a paused queue replaces &#x60;publishes&#x60; and &#x60;reason&#x60;. The pause is kept in &#x60;state_dir&#x60;, so that it outlives a restart, and told to all peers before the answer. A peer that does not answer within a second is in &#x60;silent&#x60;: it learns the pause when it answers again, and may hand messages out until then. Of two changes the newer one counts. Consumers that read from the broker itself do not notice a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param pauseRequest  (optional)
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;PauseResult&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<PauseResult> pauseQueueWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable PauseRequest pauseRequest, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = pauseQueueRequestBuilder(queue, pauseRequest, headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("pauseQueue", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<PauseResult>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        PauseResult responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<PauseResult>() {});
+        
+
+        return new ApiResponse<PauseResult>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder pauseQueueRequestBuilder(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nullable PauseRequest pauseRequest, Map<String, String> headers) throws ApiException {
+    // verify the required parameter 'queue' is set
+    if (queue == null) {
+      throw new ApiException(400, "Missing the required parameter 'queue' when calling pauseQueue");
+    }
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/queues/{queue}:pause"
+        .replace("{queue}", ApiClient.urlEncode(queue.toString()));
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Content-Type", "application/json");
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    try {
+      byte[] localVarPostBody = memberVarObjectMapper.writeValueAsBytes(pauseRequest);
+      localVarRequestBuilder.method("POST", HttpRequest.BodyPublishers.ofByteArray(localVarPostBody));
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
     if (memberVarReadTimeout != null) {
       localVarRequestBuilder.timeout(memberVarReadTimeout);
     }
@@ -893,6 +1029,124 @@ public class QueuesApi {
     } catch (IOException e) {
       throw new ApiException(e);
     }
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
+   * Resume a queue
+   * Hand out the messages of a paused queue again. Requires the right &#x60;manage&#x60;. Receives that wait are served at once.  A queue that is not paused stays as it is. The call ends a pause of which only a peer knows, too: peers are told as of a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @return PauseResult
+   * @throws ApiException if fails to make API call
+   */
+  public PauseResult resumeQueue(@jakarta.annotation.Nonnull String queue) throws ApiException {
+    return resumeQueue(queue, null);
+  }
+
+  /**
+   * Resume a queue
+   * Hand out the messages of a paused queue again. Requires the right &#x60;manage&#x60;. Receives that wait are served at once.  A queue that is not paused stays as it is. The call ends a pause of which only a peer knows, too: peers are told as of a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param headers Optional headers to include in the request
+   * @return PauseResult
+   * @throws ApiException if fails to make API call
+   */
+  public PauseResult resumeQueue(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    ApiResponse<PauseResult> localVarResponse = resumeQueueWithHttpInfo(queue, headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Resume a queue
+   * Hand out the messages of a paused queue again. Requires the right &#x60;manage&#x60;. Receives that wait are served at once.  A queue that is not paused stays as it is. The call ends a pause of which only a peer knows, too: peers are told as of a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @return ApiResponse&lt;PauseResult&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<PauseResult> resumeQueueWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
+    return resumeQueueWithHttpInfo(queue, null);
+  }
+
+  /**
+   * Resume a queue
+   * Hand out the messages of a paused queue again. Requires the right &#x60;manage&#x60;. Receives that wait are served at once.  A queue that is not paused stays as it is. The call ends a pause of which only a peer knows, too: peers are told as of a pause.
+   * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;PauseResult&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<PauseResult> resumeQueueWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = resumeQueueRequestBuilder(queue, headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("resumeQueue", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<PauseResult>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        PauseResult responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<PauseResult>() {});
+        
+
+        return new ApiResponse<PauseResult>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder resumeQueueRequestBuilder(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    // verify the required parameter 'queue' is set
+    if (queue == null) {
+      throw new ApiException(400, "Missing the required parameter 'queue' when calling resumeQueue");
+    }
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/queues/{queue}:resume"
+        .replace("{queue}", ApiClient.urlEncode(queue.toString()));
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("POST", HttpRequest.BodyPublishers.noBody());
     if (memberVarReadTimeout != null) {
       localVarRequestBuilder.timeout(memberVarReadTimeout);
     }

@@ -225,7 +225,7 @@ public class BrokerProperties {
   }
 
   /**
-   * When the message becomes available: an HTTP-date, or a time of ISO 8601 with &#x60;Z&#x60; or an offset. A time in the past is now. It excludes &#x60;delay_seconds&#x60;.
+   * When the message becomes available: an HTTP-date, or a time of ISO 8601 with &#x60;Z&#x60; or an offset. A time in the past is now. It excludes &#x60;delay_seconds&#x60; and &#x60;deliver_at&#x60;.
    * @return scheduledEnqueueTimeUtc
    */
   @jakarta.annotation.Nullable

@@ -50,7 +50,8 @@ import io.babelgate.client.generated.ApiClient;
   Capabilities.JSON_PROPERTY_MAX_BATCH,
   Capabilities.JSON_PROPERTY_HEADERS,
   Capabilities.JSON_PROPERTY_MAX_HEADERS,
-  Capabilities.JSON_PROPERTY_BROKER_PROPERTIES
+  Capabilities.JSON_PROPERTY_BROKER_PROPERTIES,
+  Capabilities.JSON_PROPERTY_PRIORITIES
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Capabilities {
@@ -212,6 +213,10 @@ public class Capabilities {
   public static final String JSON_PROPERTY_BROKER_PROPERTIES = "broker_properties";
   @jakarta.annotation.Nonnull
   private List<String> brokerProperties;
+
+  public static final String JSON_PROPERTY_PRIORITIES = "priorities";
+  @jakarta.annotation.Nonnull
+  private Boolean priorities;
 
   public Capabilities() { 
   }
@@ -511,6 +516,30 @@ public class Capabilities {
     this.brokerProperties = brokerProperties;
   }
 
+
+  public Capabilities priorities(@jakarta.annotation.Nonnull Boolean priorities) {
+    this.priorities = priorities;
+    return this;
+  }
+
+  /**
+   * Whether a publish may set a &#x60;priority&#x60;.
+   * @return priorities
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_PRIORITIES, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Boolean getPriorities() {
+    return priorities;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PRIORITIES, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setPriorities(@jakarta.annotation.Nonnull Boolean priorities) {
+    this.priorities = priorities;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -578,13 +607,14 @@ public class Capabilities {
         Objects.equals(this.maxBatch, capabilities.maxBatch) &&
         Objects.equals(this.headers, capabilities.headers) &&
         Objects.equals(this.maxHeaders, capabilities.maxHeaders) &&
-        Objects.equals(this.brokerProperties, capabilities.brokerProperties)&&
+        Objects.equals(this.brokerProperties, capabilities.brokerProperties) &&
+        Objects.equals(this.priorities, capabilities.priorities)&&
         Objects.equals(this.additionalProperties, capabilities.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(maxDelaySeconds, maxRetryDelaySeconds, maxLeaseSeconds, ackScope, ordering, nativeRelease, deliveryCount, maxBodyBytes, maxBatch, headers, maxHeaders, brokerProperties, additionalProperties);
+    return Objects.hash(maxDelaySeconds, maxRetryDelaySeconds, maxLeaseSeconds, ackScope, ordering, nativeRelease, deliveryCount, maxBodyBytes, maxBatch, headers, maxHeaders, brokerProperties, priorities, additionalProperties);
   }
 
   @Override
@@ -603,6 +633,7 @@ public class Capabilities {
     sb.append("    headers: ").append(toIndentedString(headers)).append("\n");
     sb.append("    maxHeaders: ").append(toIndentedString(maxHeaders)).append("\n");
     sb.append("    brokerProperties: ").append(toIndentedString(brokerProperties)).append("\n");
+    sb.append("    priorities: ").append(toIndentedString(priorities)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -713,6 +744,11 @@ public class Capabilities {
             "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
             ApiClient.urlEncode(ApiClient.valueToString(getBrokerProperties().get(i)))));
       }
+    }
+
+    // add `priorities` to the URL query string
+    if (getPriorities() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spriorities%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPriorities()))));
     }
 
     return joiner.toString();

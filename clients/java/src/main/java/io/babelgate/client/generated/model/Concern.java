@@ -62,7 +62,9 @@ public class Concern {
     
     FOREIGN_MESSAGES(String.valueOf("foreign_messages")),
     
-    BROKER_WARNING(String.valueOf("broker_warning"));
+    BROKER_WARNING(String.valueOf("broker_warning")),
+    
+    QUEUE_PAUSED(String.valueOf("queue_paused"));
 
     private String value;
 

@@ -45,7 +45,10 @@ import io.babelgate.client.generated.ApiClient;
   Draft.JSON_PROPERTY_ORDERING_KEY,
   Draft.JSON_PROPERTY_HEADERS,
   Draft.JSON_PROPERTY_IDEMPOTENCY_KEY,
-  Draft.JSON_PROPERTY_BROKER_PROPERTIES
+  Draft.JSON_PROPERTY_BROKER_PROPERTIES,
+  Draft.JSON_PROPERTY_DELIVER_AT,
+  Draft.JSON_PROPERTY_TTL_SECONDS,
+  Draft.JSON_PROPERTY_PRIORITY
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Draft {
@@ -84,6 +87,18 @@ public class Draft {
   public static final String JSON_PROPERTY_BROKER_PROPERTIES = "broker_properties";
   @jakarta.annotation.Nullable
   private BrokerProperties brokerProperties;
+
+  public static final String JSON_PROPERTY_DELIVER_AT = "deliver_at";
+  @jakarta.annotation.Nullable
+  private Long deliverAt;
+
+  public static final String JSON_PROPERTY_TTL_SECONDS = "ttl_seconds";
+  @jakarta.annotation.Nullable
+  private Double ttlSeconds;
+
+  public static final String JSON_PROPERTY_PRIORITY = "priority";
+  @jakarta.annotation.Nullable
+  private Long priority;
 
   public Draft() { 
   }
@@ -321,6 +336,83 @@ public class Draft {
   }
 
 
+  public Draft deliverAt(@jakarta.annotation.Nullable Long deliverAt) {
+    this.deliverAt = deliverAt;
+    return this;
+  }
+
+  /**
+   * When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;, and is as far away as that at most. The query parameter of this name, if given too, must be equal.
+   * minimum: 0
+   * maximum: 9223372036854775807
+   * @return deliverAt
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_DELIVER_AT, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public Long getDeliverAt() {
+    return deliverAt;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_DELIVER_AT, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setDeliverAt(@jakarta.annotation.Nullable Long deliverAt) {
+    this.deliverAt = deliverAt;
+  }
+
+
+  public Draft ttlSeconds(@jakarta.annotation.Nullable Double ttlSeconds) {
+    this.ttlSeconds = ttlSeconds;
+    return this;
+  }
+
+  /**
+   * Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Then the next receive dead-letters it. Without it: as the queue&#39;s policy says. Refused where messages carry no native headers. The query parameter of this name, if given too, must be equal.
+   * maximum: 315360000
+   * @return ttlSeconds
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_TTL_SECONDS, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public Double getTtlSeconds() {
+    return ttlSeconds;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_TTL_SECONDS, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setTtlSeconds(@jakarta.annotation.Nullable Double ttlSeconds) {
+    this.ttlSeconds = ttlSeconds;
+  }
+
+
+  public Draft priority(@jakarta.annotation.Nullable Long priority) {
+    this.priority = priority;
+    return this;
+  }
+
+  /**
+   * Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no &#x60;priorities&#x60;. The query parameter of this name, if given too, must be equal.
+   * minimum: 0
+   * maximum: 9
+   * @return priority
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_PRIORITY, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public Long getPriority() {
+    return priority;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PRIORITY, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setPriority(@jakarta.annotation.Nullable Long priority) {
+    this.priority = priority;
+  }
+
+
   /**
    * Return true if this Draft object is equal to o.
    */
@@ -341,12 +433,15 @@ public class Draft {
         Objects.equals(this.orderingKey, draft.orderingKey) &&
         Objects.equals(this.headers, draft.headers) &&
         Objects.equals(this.idempotencyKey, draft.idempotencyKey) &&
-        Objects.equals(this.brokerProperties, draft.brokerProperties);
+        Objects.equals(this.brokerProperties, draft.brokerProperties) &&
+        Objects.equals(this.deliverAt, draft.deliverAt) &&
+        Objects.equals(this.ttlSeconds, draft.ttlSeconds) &&
+        Objects.equals(this.priority, draft.priority);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(job, data, traceId, meta, delaySeconds, orderingKey, headers, idempotencyKey, brokerProperties);
+    return Objects.hash(job, data, traceId, meta, delaySeconds, orderingKey, headers, idempotencyKey, brokerProperties, deliverAt, ttlSeconds, priority);
   }
 
   @Override
@@ -362,6 +457,9 @@ public class Draft {
     sb.append("    headers: ").append(toIndentedString(headers)).append("\n");
     sb.append("    idempotencyKey: ").append(toIndentedString(idempotencyKey)).append("\n");
     sb.append("    brokerProperties: ").append(toIndentedString(brokerProperties)).append("\n");
+    sb.append("    deliverAt: ").append(toIndentedString(deliverAt)).append("\n");
+    sb.append("    ttlSeconds: ").append(toIndentedString(ttlSeconds)).append("\n");
+    sb.append("    priority: ").append(toIndentedString(priority)).append("\n");
     sb.append("}");
     return sb.toString();
   }
@@ -460,6 +558,21 @@ public class Draft {
     // add `broker_properties` to the URL query string
     if (getBrokerProperties() != null) {
       joiner.add(getBrokerProperties().toUrlQueryString(prefix + "broker_properties" + suffix));
+    }
+
+    // add `deliver_at` to the URL query string
+    if (getDeliverAt() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sdeliver_at%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getDeliverAt()))));
+    }
+
+    // add `ttl_seconds` to the URL query string
+    if (getTtlSeconds() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sttl_seconds%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getTtlSeconds()))));
+    }
+
+    // add `priority` to the URL query string
+    if (getPriority() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spriority%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPriority()))));
     }
 
     return joiner.toString();

@@ -30,6 +30,7 @@ import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
 import io.babelgate.client.generated.model.Capabilities;
 import io.babelgate.client.generated.model.IdempotencyKeys;
+import io.babelgate.client.generated.model.Pause;
 import io.babelgate.client.generated.model.Policy;
 import io.babelgate.client.generated.model.Stats;
 import java.util.Arrays;
@@ -52,6 +53,7 @@ import io.babelgate.client.generated.ApiClient;
   ListedQueue.JSON_PROPERTY_CAPABILITIES,
   ListedQueue.JSON_PROPERTY_POLICY,
   ListedQueue.JSON_PROPERTY_IDEMPOTENCY,
+  ListedQueue.JSON_PROPERTY_PAUSE,
   ListedQueue.JSON_PROPERTY_SOURCE
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
@@ -92,8 +94,12 @@ public class ListedQueue {
   @jakarta.annotation.Nullable
   private IdempotencyKeys idempotency;
 
+  public static final String JSON_PROPERTY_PAUSE = "pause";
+  @jakarta.annotation.Nullable
+  private Pause pause;
+
   /**
-   * How the name is known. &#x60;configured&#x60;: it is in the configuration. &#x60;broker&#x60;: the broker lists it. &#x60;process&#x60;: the process that answers has used the queue since its start.
+   * How the name is known. &#x60;configured&#x60;: it is in the configuration. &#x60;broker&#x60;: the broker lists it. &#x60;process&#x60;: the process that answers has used the queue since its start, or knows that it is paused.
    */
   public enum SourceEnum {
     CONFIGURED(String.valueOf("configured")),
@@ -360,13 +366,37 @@ public class ListedQueue {
   }
 
 
+  public ListedQueue pause(@jakarta.annotation.Nullable Pause pause) {
+    this.pause = pause;
+    return this;
+  }
+
+  /**
+   * Get pause
+   * @return pause
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_PAUSE, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Pause getPause() {
+    return pause;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PAUSE, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setPause(@jakarta.annotation.Nullable Pause pause) {
+    this.pause = pause;
+  }
+
+
   public ListedQueue source(@jakarta.annotation.Nonnull SourceEnum source) {
     this.source = source;
     return this;
   }
 
   /**
-   * How the name is known. &#x60;configured&#x60;: it is in the configuration. &#x60;broker&#x60;: the broker lists it. &#x60;process&#x60;: the process that answers has used the queue since its start.
+   * How the name is known. &#x60;configured&#x60;: it is in the configuration. &#x60;broker&#x60;: the broker lists it. &#x60;process&#x60;: the process that answers has used the queue since its start, or knows that it is paused.
    * @return source
    */
   @jakarta.annotation.Nonnull
@@ -448,13 +478,14 @@ public class ListedQueue {
         Objects.equals(this.capabilities, listedQueue.capabilities) &&
         Objects.equals(this.policy, listedQueue.policy) &&
         Objects.equals(this.idempotency, listedQueue.idempotency) &&
+        Objects.equals(this.pause, listedQueue.pause) &&
         Objects.equals(this.source, listedQueue.source)&&
         Objects.equals(this.additionalProperties, listedQueue.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(queue, broker, nativeName, deadLetterQueue, storedAs, stats, capabilities, policy, idempotency, source, additionalProperties);
+    return Objects.hash(queue, broker, nativeName, deadLetterQueue, storedAs, stats, capabilities, policy, idempotency, pause, source, additionalProperties);
   }
 
   @Override
@@ -470,6 +501,7 @@ public class ListedQueue {
     sb.append("    capabilities: ").append(toIndentedString(capabilities)).append("\n");
     sb.append("    policy: ").append(toIndentedString(policy)).append("\n");
     sb.append("    idempotency: ").append(toIndentedString(idempotency)).append("\n");
+    sb.append("    pause: ").append(toIndentedString(pause)).append("\n");
     sb.append("    source: ").append(toIndentedString(source)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
@@ -566,6 +598,11 @@ public class ListedQueue {
     // add `idempotency` to the URL query string
     if (getIdempotency() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sidempotency%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getIdempotency()))));
+    }
+
+    // add `pause` to the URL query string
+    if (getPause() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spause%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPause()))));
     }
 
     // add `source` to the URL query string

@@ -30,6 +30,7 @@ import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
 import io.babelgate.client.generated.model.Capabilities;
 import io.babelgate.client.generated.model.IdempotencyKeys;
+import io.babelgate.client.generated.model.Pause;
 import io.babelgate.client.generated.model.Policy;
 import io.babelgate.client.generated.model.Stats;
 import java.util.ArrayList;
@@ -54,6 +55,7 @@ import io.babelgate.client.generated.ApiClient;
   Queue.JSON_PROPERTY_CAPABILITIES,
   Queue.JSON_PROPERTY_POLICY,
   Queue.JSON_PROPERTY_IDEMPOTENCY,
+  Queue.JSON_PROPERTY_PAUSE,
   Queue.JSON_PROPERTY_WARNINGS
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
@@ -93,6 +95,10 @@ public class Queue {
   public static final String JSON_PROPERTY_IDEMPOTENCY = "idempotency";
   @jakarta.annotation.Nullable
   private IdempotencyKeys idempotency;
+
+  public static final String JSON_PROPERTY_PAUSE = "pause";
+  @jakarta.annotation.Nullable
+  private Pause pause;
 
   public static final String JSON_PROPERTY_WARNINGS = "warnings";
   @jakarta.annotation.Nonnull
@@ -325,6 +331,30 @@ public class Queue {
   }
 
 
+  public Queue pause(@jakarta.annotation.Nullable Pause pause) {
+    this.pause = pause;
+    return this;
+  }
+
+  /**
+   * Get pause
+   * @return pause
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_PAUSE, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Pause getPause() {
+    return pause;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PAUSE, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setPause(@jakarta.annotation.Nullable Pause pause) {
+    this.pause = pause;
+  }
+
+
   public Queue warnings(@jakarta.annotation.Nonnull List<String> warnings) {
     this.warnings = warnings;
     return this;
@@ -421,13 +451,14 @@ public class Queue {
         Objects.equals(this.capabilities, queue.capabilities) &&
         Objects.equals(this.policy, queue.policy) &&
         Objects.equals(this.idempotency, queue.idempotency) &&
+        Objects.equals(this.pause, queue.pause) &&
         Objects.equals(this.warnings, queue.warnings)&&
         Objects.equals(this.additionalProperties, queue.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(queue, broker, nativeName, deadLetterQueue, storedAs, stats, capabilities, policy, idempotency, warnings, additionalProperties);
+    return Objects.hash(queue, broker, nativeName, deadLetterQueue, storedAs, stats, capabilities, policy, idempotency, pause, warnings, additionalProperties);
   }
 
   @Override
@@ -443,6 +474,7 @@ public class Queue {
     sb.append("    capabilities: ").append(toIndentedString(capabilities)).append("\n");
     sb.append("    policy: ").append(toIndentedString(policy)).append("\n");
     sb.append("    idempotency: ").append(toIndentedString(idempotency)).append("\n");
+    sb.append("    pause: ").append(toIndentedString(pause)).append("\n");
     sb.append("    warnings: ").append(toIndentedString(warnings)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
@@ -539,6 +571,11 @@ public class Queue {
     // add `idempotency` to the URL query string
     if (getIdempotency() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sidempotency%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getIdempotency()))));
+    }
+
+    // add `pause` to the URL query string
+    if (getPause() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spause%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPause()))));
     }
 
     // add `warnings` to the URL query string

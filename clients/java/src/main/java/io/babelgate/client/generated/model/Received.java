@@ -40,13 +40,18 @@ import io.babelgate.client.generated.ApiClient;
  * Deliveries, oldest first; an empty list when there are none.
  */
 @JsonPropertyOrder({
-  Received.JSON_PROPERTY_MESSAGES
+  Received.JSON_PROPERTY_MESSAGES,
+  Received.JSON_PROPERTY_PAUSED
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Received {
   public static final String JSON_PROPERTY_MESSAGES = "messages";
   @jakarta.annotation.Nonnull
   private List<ReceivedMessage> messages;
+
+  public static final String JSON_PROPERTY_PAUSED = "paused";
+  @jakarta.annotation.Nullable
+  private Boolean paused;
 
   public Received() { 
   }
@@ -80,6 +85,30 @@ public class Received {
   @JsonInclude(value = JsonInclude.Include.ALWAYS)
   public void setMessages(@jakarta.annotation.Nonnull List<ReceivedMessage> messages) {
     this.messages = messages;
+  }
+
+
+  public Received paused(@jakarta.annotation.Nullable Boolean paused) {
+    this.paused = paused;
+    return this;
+  }
+
+  /**
+   * True: the queue is paused, and hands nothing out until it is resumed.
+   * @return paused
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_PAUSED, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public Boolean getPaused() {
+    return paused;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PAUSED, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setPaused(@jakarta.annotation.Nullable Boolean paused) {
+    this.paused = paused;
   }
 
   /**
@@ -138,13 +167,14 @@ public class Received {
       return false;
     }
     Received received = (Received) o;
-    return Objects.equals(this.messages, received.messages)&&
+    return Objects.equals(this.messages, received.messages) &&
+        Objects.equals(this.paused, received.paused)&&
         Objects.equals(this.additionalProperties, received.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(messages, additionalProperties);
+    return Objects.hash(messages, paused, additionalProperties);
   }
 
   @Override
@@ -152,6 +182,7 @@ public class Received {
     StringBuilder sb = new StringBuilder();
     sb.append("class Received {\n");
     sb.append("    messages: ").append(toIndentedString(messages)).append("\n");
+    sb.append("    paused: ").append(toIndentedString(paused)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -209,6 +240,11 @@ public class Received {
               ApiClient.urlEncode(ApiClient.valueToString(getMessages().get(i)))));
         }
       }
+    }
+
+    // add `paused` to the URL query string
+    if (getPaused() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spaused%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPaused()))));
     }
 
     return joiner.toString();
