@@ -36,7 +36,7 @@ def routes(pushes: Pushes) -> APIRouter:
         return PushView.of(await pushes.set_paused(caller, queue, False))
 
     @router.post("/push:test")
-    async def test_push(caller: CallerOf, queue: QueueName) -> PushTestResultView:
+    async def try_push(caller: CallerOf, queue: QueueName) -> PushTestResultView:
         return PushTestResultView.model_validate(await pushes.test(caller, queue), from_attributes=True)
 
     @router.api_route("/push", methods=["POST", "PATCH", "OPTIONS"], include_in_schema=False)

@@ -8394,7 +8394,7 @@ namespace Babelgate.Client.Generated
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The answer of the target, whatever it is, or why there was none.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<PushTestResult> TestPushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<PushTestResult> TryPushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");

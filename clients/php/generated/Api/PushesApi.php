@@ -89,7 +89,7 @@ class PushesApi
         'resumePush' => [
             'application/json',
         ],
-        'testPush' => [
+        'tryPush' => [
             'application/json',
         ],
     ];
@@ -2459,38 +2459,38 @@ class PushesApi
     }
 
     /**
-     * Operation testPush
+     * Operation tryPush
      *
      * Test a push
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['testPush'] to see the possible values for this operation
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['tryPush'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
      * @return \Babelgate\Client\Generated\Model\PushTestResult|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
-    public function testPush($queue, string $contentType = self::contentTypes['testPush'][0])
+    public function tryPush($queue, string $contentType = self::contentTypes['tryPush'][0])
     {
-        list($response) = $this->testPushWithHttpInfo($queue, $contentType);
+        list($response) = $this->tryPushWithHttpInfo($queue, $contentType);
         return $response;
     }
 
     /**
-     * Operation testPushWithHttpInfo
+     * Operation tryPushWithHttpInfo
      *
      * Test a push
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['testPush'] to see the possible values for this operation
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['tryPush'] to see the possible values for this operation
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
      * @return array of \Babelgate\Client\Generated\Model\PushTestResult|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
-    public function testPushWithHttpInfo($queue, string $contentType = self::contentTypes['testPush'][0])
+    public function tryPushWithHttpInfo($queue, string $contentType = self::contentTypes['tryPush'][0])
     {
-        $request = $this->testPushRequest($queue, $contentType);
+        $request = $this->tryPushRequest($queue, $contentType);
 
         try {
             $options = $this->createHttpClientOption();
@@ -2758,19 +2758,19 @@ class PushesApi
     }
 
     /**
-     * Operation testPushAsync
+     * Operation tryPushAsync
      *
      * Test a push
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['testPush'] to see the possible values for this operation
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['tryPush'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function testPushAsync($queue, string $contentType = self::contentTypes['testPush'][0])
+    public function tryPushAsync($queue, string $contentType = self::contentTypes['tryPush'][0])
     {
-        return $this->testPushAsyncWithHttpInfo($queue, $contentType)
+        return $this->tryPushAsyncWithHttpInfo($queue, $contentType)
             ->then(
                 function ($response) {
                     return $response[0];
@@ -2779,20 +2779,20 @@ class PushesApi
     }
 
     /**
-     * Operation testPushAsyncWithHttpInfo
+     * Operation tryPushAsyncWithHttpInfo
      *
      * Test a push
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['testPush'] to see the possible values for this operation
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['tryPush'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Promise\PromiseInterface
      */
-    public function testPushAsyncWithHttpInfo($queue, string $contentType = self::contentTypes['testPush'][0])
+    public function tryPushAsyncWithHttpInfo($queue, string $contentType = self::contentTypes['tryPush'][0])
     {
         $returnType = '\Babelgate\Client\Generated\Model\PushTestResult';
-        $request = $this->testPushRequest($queue, $contentType);
+        $request = $this->tryPushRequest($queue, $contentType);
 
         return $this->client
             ->sendAsync($request, $this->createHttpClientOption())
@@ -2831,25 +2831,25 @@ class PushesApi
     }
 
     /**
-     * Create request for operation 'testPush'
+     * Create request for operation 'tryPush'
      *
      * @param  string $queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['testPush'] to see the possible values for this operation
+     * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['tryPush'] to see the possible values for this operation
      *
      * @throws \InvalidArgumentException
      * @return \GuzzleHttp\Psr7\Request
      */
-    public function testPushRequest($queue, string $contentType = self::contentTypes['testPush'][0])
+    public function tryPushRequest($queue, string $contentType = self::contentTypes['tryPush'][0])
     {
 
         // verify the required parameter 'queue' is set
         if ($queue === null || (is_array($queue) && count($queue) === 0)) {
             throw new \InvalidArgumentException(
-                'Missing the required parameter $queue when calling testPush'
+                'Missing the required parameter $queue when calling tryPush'
             );
         }
         if (!preg_match("/^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/", $queue)) {
-            throw new \InvalidArgumentException("invalid value for \"queue\" when calling PushesApi.testPush, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
+            throw new \InvalidArgumentException("invalid value for \"queue\" when calling PushesApi.tryPush, must conform to the pattern /^(?!\\.{1,2}$)(?!.*\\.dlq$)[A-Za-z0-9._-]{1,120}$/.");
         }
         
 

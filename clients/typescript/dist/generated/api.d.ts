@@ -944,7 +944,7 @@ export interface paths {
          *     signed as any other post, and changes neither the state nor the circuit of the push. Also while it is paused.
          *     Requires the right `manage`.
          */
-        post: operations["test_push"];
+        post: operations["try_push"];
         delete?: never;
         options?: never;
         head?: never;
@@ -8028,7 +8028,7 @@ export interface operations {
             504: components["responses"]["Problem504"];
         };
     };
-    test_push: {
+    try_push: {
         parameters: {
             query?: never;
             header?: never;

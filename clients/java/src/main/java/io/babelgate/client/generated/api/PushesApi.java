@@ -777,8 +777,8 @@ public class PushesApi {
    * @return PushTestResult
    * @throws ApiException if fails to make API call
    */
-  public PushTestResult testPush(@jakarta.annotation.Nonnull String queue) throws ApiException {
-    return testPush(queue, null);
+  public PushTestResult tryPush(@jakarta.annotation.Nonnull String queue) throws ApiException {
+    return tryPush(queue, null);
   }
 
   /**
@@ -789,8 +789,8 @@ public class PushesApi {
    * @return PushTestResult
    * @throws ApiException if fails to make API call
    */
-  public PushTestResult testPush(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
-    ApiResponse<PushTestResult> localVarResponse = testPushWithHttpInfo(queue, headers);
+  public PushTestResult tryPush(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    ApiResponse<PushTestResult> localVarResponse = tryPushWithHttpInfo(queue, headers);
     return localVarResponse.getData();
   }
 
@@ -801,8 +801,8 @@ public class PushesApi {
    * @return ApiResponse&lt;PushTestResult&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<PushTestResult> testPushWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
-    return testPushWithHttpInfo(queue, null);
+  public ApiResponse<PushTestResult> tryPushWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
+    return tryPushWithHttpInfo(queue, null);
   }
 
   /**
@@ -813,8 +813,8 @@ public class PushesApi {
    * @return ApiResponse&lt;PushTestResult&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<PushTestResult> testPushWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
-    HttpRequest.Builder localVarRequestBuilder = testPushRequestBuilder(queue, headers);
+  public ApiResponse<PushTestResult> tryPushWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = tryPushRequestBuilder(queue, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
           localVarRequestBuilder.build(),
@@ -825,7 +825,7 @@ public class PushesApi {
       InputStream localVarResponseBody = null;
       try {
         if (localVarResponse.statusCode()/ 100 != 2) {
-          throw getApiException("testPush", localVarResponse);
+          throw getApiException("tryPush", localVarResponse);
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
@@ -861,10 +861,10 @@ public class PushesApi {
     }
   }
 
-  private HttpRequest.Builder testPushRequestBuilder(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+  private HttpRequest.Builder tryPushRequestBuilder(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
     // verify the required parameter 'queue' is set
     if (queue == null) {
-      throw new ApiException(400, "Missing the required parameter 'queue' when calling testPush");
+      throw new ApiException(400, "Missing the required parameter 'queue' when calling tryPush");
     }
 
     HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
