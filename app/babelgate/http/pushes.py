@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from functools import cache
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
 
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, QueueName
 from babelgate.http.problems import MethodNotAllowed
@@ -10,33 +13,42 @@ from babelgate.http.push_views import PushRemovedView, PushRequest, PushTestResu
 from babelgate.push.pushes import Pushes
 
 
-def routes(pushes: Pushes) -> APIRouter:
-    """The routes of an application whose process has ``pushes``."""
+def _pushes(request: Request) -> Pushes:
+    pushes: Pushes = request.app.state.pushes
+    return pushes
+
+
+PushesOf = Annotated[Pushes, Depends(_pushes)]
+
+
+@cache
+def routes() -> APIRouter:
+    """The routes of every application in this process. ``app.state`` of a call has its ``pushes``."""
     router = APIRouter(prefix="/queues/{queue}", dependencies=NO_PARAMETERS)
 
     @router.get("/push")
-    async def get_push(caller: CallerOf, queue: QueueName) -> PushView:
+    async def get_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushView:
         return PushView.of(pushes.info(caller, queue))
 
     @router.put("/push")
-    async def put_push(caller: CallerOf, queue: QueueName, parameters: PushRequest) -> PushView:
+    async def put_push(pushes: PushesOf, caller: CallerOf, queue: QueueName, parameters: PushRequest) -> PushView:
         return PushView.of(await pushes.put(caller, queue, parameters.target))
 
     @router.delete("/push")
-    async def delete_push(caller: CallerOf, queue: QueueName) -> PushRemovedView:
+    async def delete_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushRemovedView:
         await pushes.delete(caller, queue)
         return PushRemovedView(queue=queue)
 
     @router.post("/push:pause")
-    async def pause_push(caller: CallerOf, queue: QueueName) -> PushView:
+    async def pause_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushView:
         return PushView.of(await pushes.set_paused(caller, queue, True))
 
     @router.post("/push:resume")
-    async def resume_push(caller: CallerOf, queue: QueueName) -> PushView:
+    async def resume_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushView:
         return PushView.of(await pushes.set_paused(caller, queue, False))
 
     @router.post("/push:test")
-    async def try_push(caller: CallerOf, queue: QueueName) -> PushTestResultView:
+    async def try_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushTestResultView:
         return PushTestResultView.model_validate(await pushes.test(caller, queue), from_attributes=True)
 
     @router.api_route("/push", methods=["POST", "PATCH", "OPTIONS"], include_in_schema=False)

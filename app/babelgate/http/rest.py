@@ -75,7 +75,8 @@ def create_rest(scraping: Scraping | None, hot: Sequence[str], pushing: Pushes |
     rest.add_exception_handler(RequestValidationError, _misfit)
     parts = [module.routes() for module in (queues, rates, dead_letters, redrives, history, health)]
     if pushing is not None:
-        parts.append(pushes.routes(pushing))
+        parts.append(pushes.routes())
+        rest.state.pushes = pushing
     if scraping is not None:
         parts.append(health.metrics_routes(scraping))
     for part in parts:

@@ -15,8 +15,9 @@ Network = IPv4Network | IPv6Network
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 """https://www.iana.org/assignments/ipv6-address-space/"""
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-"""Prefixes whose last 32 bits are an IPv4 address that a gateway translates to: RFC 6052, RFC 8215."""
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""The last 32 bits are an IPv4 address that a gateway translates to (RFC 6052). In 64:ff9b:1::/48, the prefix for local
+use (RFC 8215), only the network knows where they are: its addresses are reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def _reached(address: Address) -> Address:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if any(address in network for network in _NAT64):
+    if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address
 

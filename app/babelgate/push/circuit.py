@@ -55,8 +55,8 @@ class TargetCircuit:
             self._open(self._backoff.failed())
 
     def hold(self, seconds: float) -> None:
-        """The target has asked for a pause."""
-        self._open(max(seconds, self.wait_seconds))
+        """The target has asked for a pause, which is FIRST_SECONDS at least."""
+        self._open(max(seconds, FIRST_SECONDS, self.wait_seconds))
 
     def _open(self, seconds: float) -> None:
         self._is_closed = False

@@ -74,8 +74,12 @@ class PushFile:
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(draft, self._path)
+                seen = self._seen
                 # As every other process reads it: targets are compared.
-                return self.read()
+                stored = self.read()
+                # The change is news, too: the call that made it may be cancelled.
+                self._seen = seen
+                return stored
 
     def _version(self) -> tuple[int, ...] | None:
         try:

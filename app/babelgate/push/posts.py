@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 from babelgate.gateway.model import Message
 from babelgate.push.bodies import BATCH_TYPES, FORMATS, payload
 from babelgate.push.signing import signatures, webhook_id
 from babelgate.push.targets import PushTarget
+
+_is_header_value = re.compile(r"[!-~]([ -~]{0,1022}[!-~])?").fullmatch
+"""https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
 
 Posted = tuple[str, list[tuple[str, str]], bytes]
 
@@ -37,7 +41,7 @@ def described(messages: Sequence[Message], target: PushTarget, queue: str, now: 
         *target.headers,
     ]
     job = messages[0].lease.facts.job
-    if len(messages) == 1 and job is not None and job.isascii() and job.isprintable():
+    if len(messages) == 1 and job is not None and _is_header_value(job):
         headers.append(("job", job))
     return identity, headers, body
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from babelgate.errors import ConfigError, InvalidParameter, StateUnavailable
+from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.observe.log_throttle import LogThrottle
@@ -62,6 +64,7 @@ class Pushes:
         self._report = report
         self._file = file
         self._stored: Stored = {}
+        self._reading = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self.running: dict[str, Pusher] = {}
@@ -115,8 +118,11 @@ class Pushes:
         return self.info(caller, queue)
 
     async def delete(self, caller: Caller, queue: str) -> None:
-        """Push the queue no more; returns once no post is in flight. Raises as :meth:`put`, and PushNotFound."""
-        self._gateway.access(caller, Right.MANAGE, queue)
+        """Push the queue no more; returns once no post is in flight. Raises as :meth:`put`, and PushNotFound. The route
+        of the queue may be gone."""
+        caller.require(Right.MANAGE, queue)
+        if queue not in self._stored:
+            self._gateway.access(caller, Right.MANAGE, queue)
         if queue in self._configured:
             raise PushConfigured(queue=queue)
 
@@ -154,17 +160,22 @@ class Pushes:
     async def _change(self, change: Callable[[Stored], None]) -> None:
         if self._file is None:
             raise StateUnavailable(reason="this process keeps no state")
-        self._stored = await asyncio.to_thread(self._file.change, change)
+        async with self._reading:
+            self._stored = await asyncio.to_thread(self._file.change, change)
         await self._apply()
 
     async def _watch(self, file: PushFile) -> None:
+        is_applied = True
         while True:
             await asyncio.sleep(FILE_SECONDS)
             try:
-                news = await asyncio.to_thread(file.news)
-                if news is not None:
-                    self._stored = news
+                async with self._reading:
+                    news = await asyncio.to_thread(file.news)
+                    if news is not None:
+                        self._stored, is_applied = news, False
+                if not is_applied:
                     await self._apply()
+                    is_applied = True
             except StateUnavailable as error:
                 _throttled.warning("pushes not read", error=error)
             except Exception:
@@ -189,8 +200,13 @@ class Pushes:
         for queue, target in targets.items():
             if self._stored.get(queue, StoredPush()).paused:
                 continue
-            # The configuration may allow less than it did when the push was set.
-            if (why := refusal(target.url, self._guard)) is not None:
+            # The configuration may allow less than it did when the push was set, or have no route for the queue.
+            why = refusal(target.url, self._guard)
+            try:
+                self._gateway.router.route(queue)
+            except BabelgateError as error:
+                why = str(error)
+            if why is not None:
                 _throttled.warning("push not started", queue=queue, reason=why)
                 continue
             wanted[queue] = target
@@ -203,4 +219,10 @@ class Pushes:
             self._gateway.clock,
             timeout_seconds=target.timeout_seconds,
             connections=target.concurrency,
+            tls=self._tls,
         )
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """One for all targets, because it takes some 20 ms to make."""
+        return ssl.create_default_context()

@@ -70,6 +70,8 @@ def check_url(url: str) -> str:
         raise ValueError("must be a URL with a valid host and port") from None
     if parts.scheme not in ("https", "http") or not parts.hostname or port == 0:
         raise ValueError("must be a URL such as https://shop.example/hooks/orders")
+    if any(not 0 < len(label) <= 63 for label in parts.hostname.removesuffix(".").split(".")):
+        raise ValueError("must be a URL with a valid host and port")
     if "@" in parts.netloc or parts.fragment:
         raise ValueError("must have neither a user nor a fragment; put credentials in headers")
     return url

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpcore
 
@@ -75,7 +76,10 @@ class Poster:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """``tls``: of connections; None: certificates are verified by the authorities of this machine."""
-        self._url = httpcore.URL(url)
+        parts = urlsplit(url)
+        # httpcore would cut what follows a semicolon from the path.
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._url = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
         self._given = [(b"Host", _host(self._url)), (b"Accept-Encoding", b"identity"), (b"User-Agent", _USER_AGENT)]
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -91,7 +95,7 @@ class Poster:
     async def post(self, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
         """Post ``body`` once. Blocks at most ``timeout_seconds``. Raises NotConnected, NoAnswer.
 
-        An answer counts once its head was read, whatever becomes of its body.
+        An answer counts once its head was read, whatever becomes of its body: a call that is cancelled then returns it.
         """
         answer: Answer | None = None
         given = [*self._given, (b"Content-Length", b"%d" % len(body)), *_encoded(headers)]
@@ -105,6 +109,10 @@ class Poster:
                 answer = Answer(response.status, self._retry_after(response.headers))
                 async with asyncio.timeout(BODY_SECONDS):
                     answer = replace(answer, excerpt=await _excerpt(response))
+        except asyncio.CancelledError:
+            # The head has decided: the caller settles by it.
+            if answer is None:
+                raise
         except (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
             raise NotConnected(_words(error) or "no connection in time") from error
         except (httpcore.TimeoutException, TimeoutError) as error:
@@ -211,6 +219,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
                 return await self._connect(allowed, port, timeout)
         except TimeoutError:
             raise httpcore.ConnectTimeout(f"no connection within {timeout:.15g} s") from None
+        except UnicodeError as error:
+            raise httpcore.ConnectError("the name is none of a host") from error
         except OSError as error:
             raise httpcore.ConnectError(f"the name was not resolved: {error.strerror or error}") from error
 

@@ -63,6 +63,8 @@ def test_a_target_with_its_defaults(tmp_path: Path) -> None:
         ({"headers": {"x": "a", "X": "b"}}, "headers", "two headers have the same name"),
         ({"reject_statuses": [200]}, "reject_statuses.0", "300"),
         ({"secret": "x"}, "secret", "did you mean secrets"),
+        ({"url": "https://a..b/"}, "url", "valid host"),
+        ({"url": f"https://{'a' * 64}.example/"}, "url", "valid host"),
     ],
 )
 def test_a_bad_target_is_refused_by_its_key(tmp_path: Path, push: Any, key: str, reason: str) -> None:

@@ -71,6 +71,12 @@ def test_posts_that_were_in_flight_change_nothing_while_it_is_open() -> None:
     assert state_of(circuit) == "half_open"
 
 
+def test_a_target_that_asks_for_no_pause_gets_a_short_one() -> None:
+    circuit = TargetCircuit(Clock())
+    circuit.hold(0)
+    assert (state_of(circuit), circuit.wait_seconds) == ("open", FIRST_SECONDS)
+
+
 @pytest.mark.parametrize(("per_second", "burst"), [(0.5, 1), (1, 1), (20, 20)])
 def test_a_pace_allows_a_second_at_once_and_then_its_rate(per_second: float, burst: int) -> None:
     clock = Clock()

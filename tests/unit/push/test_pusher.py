@@ -322,6 +322,26 @@ async def test_a_message_without_an_id_is_known_by_its_content(tmp_path: Path) -
     assert ids[0] != ids[1]
 
 
+async def test_a_job_that_is_no_value_of_a_header_is_in_the_body_only(tmp_path: Path) -> None:
+    body = b'{"job":" urn:babel:a ","trace_id":"t","data":{},"meta":{"schema_version":1},"attempts":0}'
+    async with gateway(tmp_path) as made, receiver() as server:
+        route = made.router.route(QUEUE)
+        assert await made.bindings["local"].publish(route.native, [Outgoing(body)]) == [None]
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: acked(pushes, 1))
+    (post,) = server.posts
+    assert "job" not in post.headers
+    assert json.loads(post.body)["job"] == " urn:babel:a "
+
+
+async def test_a_rate_counts_posts_and_not_their_messages(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as made, receiver() as server:
+        await publish(made, 8)
+        async with pushing(made, QUEUE, server.url, per_second=1, max_messages=10) as pushes:
+            await until(lambda: acked(pushes, 8))
+    assert len(server.posts) == 1
+
+
 async def test_a_push_continues_the_trace_of_its_message(tmp_path: Path) -> None:
     spans = Spans()
     async with gateway(tmp_path, tracing=spans.tracing) as made, receiver(always(answer(410))) as server:

@@ -73,6 +73,33 @@ async def test_a_status_that_was_read_counts_whatever_follows(
     assert (found.status, found.excerpt[:200]) == (200, excerpt)
 
 
+async def test_a_call_that_is_cancelled_after_the_head_returns_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads_body = asyncio.Event()
+
+    async def excerpt(response: object) -> str:
+        reads_body.set()
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(transport, "_excerpt", excerpt)
+    monkeypatch.setattr(transport, "BODY_SECONDS", 120)
+    async with receiver(saying(HEAD + b"short")) as server, poster(server.url) as made:
+        calling = asyncio.create_task(made.post([], b"{}"))
+        await reads_body.wait()
+        calling.cancel()
+        assert (await calling).status == 200
+
+
+async def test_a_path_is_posted_to_as_it_is_written() -> None:
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return answer(200)
+
+    async with receiver(script) as server:
+        async with poster(f"http://127.0.0.1:{server.port}/hook;v=1?x=a;b") as made:
+            await made.post([], b"{}")
+        assert server.posts[0].path == "/hook;v=1?x=a;b"
+
+
 @pytest.mark.parametrize(
     "script",
     [
