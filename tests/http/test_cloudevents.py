@@ -307,6 +307,19 @@ async def test_a_received_event_can_be_published_again(client, queue, send, take
     assert envelope["trace_id"] == event["bqtraceid"]
 
 
+@pytest.mark.parametrize("form", [ONE, MANY])
+async def test_a_mistake_of_ours_leaves_the_messages_to_the_next(client, queue, send, take, monkeypatch, form):
+    def mistaken(*_):
+        raise ValueError("a mistake")
+
+    await send([EVENT, EVENT])
+    with monkeypatch.context() as patched:
+        patched.setattr("babelgate.http.consume.event_of", mistaken)
+        answer = await client.post(f"/queues/{queue}/messages:receive", headers={"accept": form})
+        problem(answer, 500, "internal_error")
+    assert await take() == [EVENT, EVENT]
+
+
 async def test_an_idempotency_key_stands_for_one_event(client, queue, post):
     headers = binary(EVENT) | {"idempotency-key": "once"}
     first, second = [await post(b"{}", **headers) for _ in range(2)]

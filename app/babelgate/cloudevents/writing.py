@@ -117,4 +117,10 @@ def _value(raw: Raw | None) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError:
-        return json.loads(bytes(raw))
+        return json.loads(bytes(raw), parse_int=_int64)
+
+
+def _int64(digits: str) -> int | None:
+    """An integer with no more characters than the smallest int64 has. Python refuses one of more than 4,300 digits, and
+    no attribute has one that is larger than an int64."""
+    return int(digits) if len(digits) <= 20 else None

@@ -308,7 +308,7 @@ class QueueRuntime:
         if delay:
             route.check_delay(delay, "delay_seconds" if publication.deliver_at is None else "deliver_at")
         if publication.priority is not None:
-            route.check_priority()
+            route.check_priority(key)
         headers = publication.headers
         if publication.ttl_seconds is not None:
             route.check_ttl()

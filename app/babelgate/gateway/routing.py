@@ -103,13 +103,19 @@ class Route(BrokerRoute):
             "ordering_key, or set ordering_key: ignore for the route.",
         )
 
-    def check_priority(self) -> None:
-        """Raise UnsupportedByBroker if messages have no priorities."""
+    def check_priority(self, ordering_key: str | None) -> None:
+        """Raise UnsupportedByBroker if messages have no priorities, or one with this key to send has none."""
         if not self.capabilities.priorities:
             raise UnsupportedByBroker(
                 code="priority_unsupported",
                 pointer="/priority",
                 reason=f"Messages of the queue {self.queue!r} have no priorities on the broker {self.broker!r}.",
+            )
+        if ordering_key is not None:
+            raise UnsupportedByBroker(
+                code="priority_unsupported",
+                pointer="/priority",
+                reason="A message with an ordering_key has no priority: it would overtake others of its key.",
             )
 
     def check_ttl(self) -> None:

@@ -96,10 +96,14 @@ class Consuming:
             is_paused = not messages and self._gateway.pauses.get(exchange.queue) is not None
             fields = [NO_STORE, _PAUSED] if is_paused else [NO_STORE]
             if form in (ENVELOPE, EVENT):
-                await (_answer_bare(exchange, messages[0], form) if messages else exchange.answer_nothing(fields))
+                if not messages:
+                    await exchange.answer_nothing(fields)
+                    return
+                body = messages[0].body if form == ENVELOPE else (await self._events(exchange, messages))[0]
+                await _answer_bare(exchange, messages[0], form, body)
                 return
             if form == EVENTS:
-                events = await turns.mapped(partial(as_event, exchange.queue), messages, size=_size)
+                events = await self._events(exchange, messages)
                 del messages
                 await exchange.answer_parts(200, json_list(b"[", events, b"]"), fields, EVENTS)
                 return
@@ -115,6 +119,14 @@ class Consuming:
                 parts = json_list(b'{"messages":[', await turns.mapped(encoded, messages), b"]}")
                 del messages
                 await exchange.answer_parts(200, parts, [NO_STORE])
+
+    async def _events(self, exchange: Exchange, messages: Sequence[Message]) -> list[bytes]:
+        """``messages`` as CloudEvents. Gives all back and raises if there is a mistake of ours: nobody has a token."""
+        try:
+            return await turns.mapped(partial(as_event, exchange.queue), messages, size=_size)
+        except Exception:
+            await self._gateway.give_back(exchange.queue, messages)
+            raise
 
     def _access(self, exchange: Exchange) -> Access:
         return self._gateway.access(exchange.caller, Right.LISTEN, exchange.queue)
@@ -253,7 +265,8 @@ def _received(message: Message) -> ReceivedMessage:
     )
 
 
-async def _answer_bare(exchange: Exchange, message: Message, form: bytes) -> None:
+async def _answer_bare(exchange: Exchange, message: Message, form: bytes, body: bytes) -> None:
+    """Answer with ``body``, which is ``message`` in this form; its other facts are fields of the answer."""
     headers = [
         NO_STORE,
         (b"ack-token", message.ack_token.encode("ascii")),
@@ -271,7 +284,4 @@ async def _answer_bare(exchange: Exchange, message: Message, form: bytes) -> Non
         headers.append((b"message-headers", shown))
     if message.broker_properties and len(shown := as_header(message.broker_properties)) <= MAX_HEADERS_BYTES:
         headers.append((b"brokerproperties", shown))
-    body = message.body
-    if form == EVENT:
-        body = await turns.run(as_event, exchange.queue, message, size=len(body))
     await exchange.answer(200, body, form, headers)

@@ -48,7 +48,7 @@ Priority = Annotated[
         ge=0,
         le=MAX_PRIORITY,
         description=f"0 to {MAX_PRIORITY}: messages with a higher priority are delivered first, where the queue has "
-        "priorities.",
+        "priorities. A message with an `ordering_key` has none.",
         examples=[7],
     ),
 ]

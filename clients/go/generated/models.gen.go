@@ -1145,7 +1145,7 @@ type Draft struct {
 	// Examples: customer-42
 	OrderingKey *string `json:"ordering_key,omitempty"`
 
-	// Priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+	// Priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
 	//
 	// Examples: 7
 	Priority *int64 `json:"priority,omitempty"`
@@ -1206,7 +1206,7 @@ type Entry struct {
 	// Examples: customer-42
 	OrderingKey *string `json:"ordering_key,omitempty"`
 
-	// Priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+	// Priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
 	//
 	// Examples: 7
 	Priority *int64 `json:"priority,omitempty"`
@@ -2990,7 +2990,7 @@ type PublishMessageParams struct {
 	// TtlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.
 	TtlSeconds *float64 `form:"ttl_seconds,omitempty" json:"ttl_seconds,omitempty"`
 
-	// Priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.
+	// Priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an `ordering_key` has none. For example `7`.
 	Priority *int64 `form:"priority,omitempty" json:"priority,omitempty"`
 
 	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.
@@ -3071,7 +3071,7 @@ type ValidateMessageParams struct {
 	// TtlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.
 	TtlSeconds *float64 `form:"ttl_seconds,omitempty" json:"ttl_seconds,omitempty"`
 
-	// Priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.
+	// Priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an `ordering_key` has none. For example `7`.
 	Priority *int64 `form:"priority,omitempty" json:"priority,omitempty"`
 
 	// Mode The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".

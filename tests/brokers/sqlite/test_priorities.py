@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from babelgate.brokers.binding import DeadLetterRequest, Delivery, Outgoing
-from babelgate.brokers.sqlite.file import APPLICATION_ID, SCHEMA, SQL, create_schema, steps
+from babelgate.brokers.sqlite.file import APPLICATION_ID, SCHEMA, SQL, create_schema, prove_writable, steps
 from tests.brokers.sqlite.support import BODY, Hands, Line, opened
 
 BLOCK = {"reason": "failed", "error": "no", "failed_at": 1, "original_queue": "q", "attempts": 3, "lang": "python"}
@@ -88,6 +88,16 @@ async def test_a_file_of_the_version_before(tmp_path: Path, clock: Hands) -> Non
             assert bodies(await line.reserve(9)) == [b"high", b"a", b"b", b"c", b"d", b"low"]
             ((record,), _) = await binding.read_dead(line.queue, None, 9)
             assert (record.body, record.carried) == (BODY, None)
+        # What the older process writes to see whether it can still write.
+        older.execute("PRAGMA user_version = 3")
+        async with opened(path, clock) as binding:
+            await publish(Line(binding, "q"), (b"later", 9))
+            assert [each.body for each in await binding.peek(Line(binding, "q").queue, 1)] == [b"later"]
+            older.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
+            prove_writable(older)
+            assert older.execute("PRAGMA user_version").fetchone() == (len(SCHEMA) + 1,)
+            older.execute("PRAGMA user_version = 3")
+            prove_writable(older)
     with closing(sqlite3.connect(path)) as reader:
         assert reader.execute("PRAGMA user_version").fetchone() == (len(SCHEMA),)
 

@@ -113,6 +113,17 @@ def test_an_event_comes_back_as_it_was(text: bytes) -> None:
     assert found.trace_id == "0af76519-16cd-43dd-8448-eb211c80319c"
 
 
+def test_a_number_that_python_refuses_is_no_attribute() -> None:
+    """A foreign message may have one in the place of the attributes."""
+    kept = json.dumps({**EVENT, "small": 5, "least": -(2**31)})[:-1] + f', "large": {"9" * 5000}}}'
+    meta = '"id": "1", "queue": "orders", "lang": "python", "schema_version": 1, "created_at": 1'
+    head = '"job": "a.b", "trace_id": "0af76519-16cd-43dd-8448-eb211c80319c", "data": {}, "attempts": 0'
+    body = f'{{{head}, "meta": {{{meta}, "ext": {{"cloudevents": {kept}}}}}}}'.encode()
+    event = received(body)
+    assert (event["source"], event["small"], event["least"]) == ("/shop", 5, -(2**31))
+    assert "large" not in event
+
+
 def test_numbers_keep_their_digits() -> None:
     text = json.dumps(EVENT)[:-1] + ', "data": {"n": 1.10, "m": 12345678901234567890123}}'
     assert b'"data":{"n":1.10,"m":12345678901234567890123}' in envelope(

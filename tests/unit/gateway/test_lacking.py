@@ -55,6 +55,21 @@ async def test_an_ordering_key_reaches_a_broker_that_keeps_order(queue: str, ord
     assert [sent.ordering_key for sent in setting.binding.ready(queue)] == ["a", "a"]
 
 
+async def test_a_message_with_an_ordering_key_has_no_priority(queue: str) -> None:
+    setting = Setting(queue, lacking(ordering="fifo", priorities=True))
+    draft = {"job": JOB, "data": {}}
+    given: list[dict[str, Any]] = [draft | {"priority": 0, "ordering_key": "a"}, draft | {"priority": 9}]
+    refused, _ = await setting.process.gateway.publish_many(
+        ANYONE, queue, [json.dumps(each).encode() for each in given]
+    )
+    assert isinstance(refused, UnsupportedByBroker) and "ordering_key" in str(refused)
+    assert (code(refused), refused.pointer) == ("priority_unsupported", "/priority")
+    assert [(sent.priority, sent.ordering_key) for sent in setting.binding.ready(queue)] == [(9, None)]
+    ignoring = Setting(queue, lacking(ordering="none", priorities=True), policy=Policy(ordering_key="ignore"))
+    await ignoring.process.publish_body(json.dumps(given[0]).encode())
+    assert [(sent.priority, sent.ordering_key) for sent in ignoring.binding.ready(queue)] == [(0, None)]
+
+
 @pytest.mark.parametrize("where", ["draft", "entry", "query", "batch"])
 async def test_without_order_an_ordering_key_is_refused(queue: str, where: str) -> None:
     gateway = Setting(queue, lacking(ordering="none")).process.gateway

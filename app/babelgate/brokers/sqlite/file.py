@@ -58,13 +58,19 @@ def steps(name: str) -> list[str]:
 
 def create_schema(connection: sqlite3.Connection, version: int = 0) -> None:
     """Bring the schema from ``version`` (0: an empty file) to the newest."""
+    if version == 3 and connection.execute(SQL["has_ranks"]).fetchone():
+        version = 4  # A process of version 3 that had the file open during the upgrade has written its own number.
     for statement in chain.from_iterable(steps(step) for step in SCHEMA[version:]):
         connection.execute(statement)
 
 
 def prove_writable(connection: sqlite3.Connection) -> None:
-    """Write the version of the schema, one page, in the transaction of ``connection``."""
-    connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
+    """Write the version of the schema, one page, in the transaction of ``connection``.
+
+    That of a newer process, which has brought the schema further since this one has opened the file, is kept.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.execute(f"PRAGMA user_version = {max(version, len(SCHEMA))}")
 
 
 @lru_cache(maxsize=64)

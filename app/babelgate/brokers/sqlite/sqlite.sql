@@ -110,6 +110,9 @@ ALTER TABLE dead ADD COLUMN rank INTEGER NOT NULL DEFAULT 5;
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
 FROM pragma_application_id, pragma_user_version
 
+-- name: has_ranks
+SELECT 1 FROM pragma_table_info('held') WHERE name = 'rank'
+
 -- name: find_queue
 SELECT id FROM queues WHERE name = ?
 

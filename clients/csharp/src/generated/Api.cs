@@ -59,7 +59,7 @@ namespace Babelgate.Client.Generated
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
         /// <param name="deliverAt">When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`.</param>
         /// <param name="ttlSeconds">Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.</param>
-        /// <param name="priority">0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.</param>
+        /// <param name="priority">0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an `ordering_key` has none. For example `7`.</param>
         /// <param name="idempotencyKey">Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes. For example `"order-4711"`.</param>
         /// <param name="brokerProperties">Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>The broker has durably accepted the message, now or at the first use of its key.</returns>
@@ -3978,7 +3978,7 @@ namespace Babelgate.Client.Generated
         /// <param name="orderingKey">Messages with the same key are delivered in their order, where the queue keeps one.</param>
         /// <param name="deliverAt">When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes `delay_seconds`. For example `0`.</param>
         /// <param name="ttlSeconds">Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`.</param>
-        /// <param name="priority">0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`.</param>
+        /// <param name="priority">0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an `ordering_key` has none. For example `7`.</param>
         /// <param name="mode">The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".</param>
         /// <param name="brokerProperties">Broker properties as one JSON object, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal. For example `{"SessionId":"customer-42","TimeToLive":3600}`.</param>
         /// <returns>A publish of this body would be accepted now. Nothing was written.</returns>
@@ -10825,7 +10825,7 @@ namespace Babelgate.Client.Generated
         public double? TtlSeconds { get; set; } = default!;
 
         /// <summary>
-        /// Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+        /// Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("priority")]
@@ -10922,7 +10922,7 @@ namespace Babelgate.Client.Generated
         public double? TtlSeconds { get; set; } = default!;
 
         /// <summary>
-        /// Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+        /// Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("priority")]

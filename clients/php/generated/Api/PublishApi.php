@@ -671,7 +671,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -697,7 +697,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -1000,7 +1000,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -1029,7 +1029,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -1087,7 +1087,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $idempotency_key Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['publishMessage'] to see the possible values for this operation
@@ -1303,7 +1303,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1329,7 +1329,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1618,7 +1618,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1647,7 +1647,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation
@@ -1705,7 +1705,7 @@ class PublishApi
      * @param  string|null $ordering_key Messages with the same key are delivered in their order, where the queue keeps one. (optional)
      * @param  int|null $deliver_at When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
      * @param  float|null $ttl_seconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+     * @param  int|null $priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
      * @param  string|null $mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
      * @param  string|null $broker_properties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
      * @param  string $contentType The value for the Content-Type header. Check self::contentTypes['validateMessage'] to see the possible values for this operation

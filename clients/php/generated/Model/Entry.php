@@ -644,7 +644,7 @@ class Entry implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets priority
      *
-     * @param int|null $priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+     * @param int|null $priority Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
      *
      * @return self
      */

@@ -1744,7 +1744,7 @@ export interface components {
             ttl_seconds?: number;
             /**
              * Format: int64
-             * @description Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+             * @description Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
              * @example 7
              */
             priority?: number;
@@ -1817,7 +1817,7 @@ export interface components {
             ttl_seconds?: number;
             /**
              * Format: int64
-             * @description Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this name, if given too, must be equal.
+             * @description Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key` that is not ignored. The query parameter of this name, if given too, must be equal.
              * @example 7
              */
             priority?: number;
@@ -4478,7 +4478,7 @@ export interface operations {
                 deliver_at?: number;
                 /** @description Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`. */
                 ttl_seconds?: number;
-                /** @description 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`. */
+                /** @description 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an `ordering_key` has none. For example `7`. */
                 priority?: number;
             };
             header?: {
@@ -6178,7 +6178,7 @@ export interface operations {
                 deliver_at?: number;
                 /** @description Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue's policy says. For example `3600`. */
                 ttl_seconds?: number;
-                /** @description 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example `7`. */
+                /** @description 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an `ordering_key` has none. For example `7`. */
                 priority?: number;
                 /** @description The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish". */
                 mode?: "consume" | "publish";

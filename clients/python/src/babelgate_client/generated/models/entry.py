@@ -49,8 +49,8 @@ class Entry:
                 most 315360000. Then the next receive dead-letters it. Without it: as the queue's policy says. Refused where
                 messages carry no native headers. The query parameter of this name, if given too, must be equal.
             priority (int | Unset): Of the messages that are ready, those with a higher priority are delivered first, and
-                those with the same one in their order. Refused where the queue has no `priorities`. The query parameter of this
-                name, if given too, must be equal.
+                those with the same one in their order. Refused where the queue has no `priorities`, and with an `ordering_key`
+                that is not ignored. The query parameter of this name, if given too, must be equal.
      """
 
     envelope: Envelope

@@ -311,7 +311,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Receipt
@@ -330,7 +330,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
@@ -351,7 +351,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Receipt&gt;
@@ -370,7 +370,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param idempotencyKey Publishes once: a repeated request gets the answer of the first. &#x60;\&quot;…\&quot;&#x60;, or a text without quotes. For example &#x60;\&quot;order-4711\&quot;&#x60;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
@@ -500,7 +500,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return Projection
@@ -519,7 +519,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request
@@ -540,7 +540,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @return ApiResponse&lt;Projection&gt;
@@ -559,7 +559,7 @@ public class PublishApi {
    * @param orderingKey Messages with the same key are delivered in their order, where the queue keeps one. (optional)
    * @param deliverAt When the message can be received first, in Unix milliseconds UTC. A time in the past is now. It excludes &#x60;delay_seconds&#x60;. For example &#x60;0&#x60;. (optional)
    * @param ttlSeconds Seconds from when the message can be received until it expires; may be decimal; at most 315360000. Without it: as the queue&#39;s policy says. For example &#x60;3600&#x60;. (optional)
-   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. For example &#x60;7&#x60;. (optional)
+   * @param priority 0 to 9: messages with a higher priority are delivered first, where the queue has priorities. A message with an &#x60;ordering_key&#x60; has none. For example &#x60;7&#x60;. (optional)
    * @param mode The rules to apply: &#x60;publish&#x60; for a producer, &#x60;consume&#x60; for a body found on the queue. Default: \&quot;publish\&quot;. (optional)
    * @param brokerProperties Broker properties as one JSON object, with the members of the schema &#x60;BrokerProperties&#x60;. The member &#x60;broker_properties&#x60; of the body, if given too, must be equal. For example &#x60;{\&quot;SessionId\&quot;:\&quot;customer-42\&quot;,\&quot;TimeToLive\&quot;:3600}&#x60;. (optional)
    * @param headers Optional headers to include in the request

@@ -393,7 +393,7 @@ public class Draft {
   }
 
   /**
-   * Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no &#x60;priorities&#x60;. The query parameter of this name, if given too, must be equal.
+   * Of the messages that are ready, those with a higher priority are delivered first, and those with the same one in their order. Refused where the queue has no &#x60;priorities&#x60;, and with an &#x60;ordering_key&#x60; that is not ignored. The query parameter of this name, if given too, must be equal.
    * minimum: 0
    * maximum: 9
    * @return priority
