@@ -85,7 +85,7 @@ async def test_a_preflight_is_answered_by_the_policy_of_the_queue(serve, connect
     assert (answer.status_code, answer.content) == (204, b"")
     assert "POST" in answer.headers["access-control-allow-methods"].split(", ")
     names = answer.headers["access-control-allow-headers"].split(", ")
-    assert {"authorization", "content-type", "idempotency-key"} <= set(names)
+    assert {"authorization", "content-type", "content-encoding", "idempotency-key"} <= set(names)
     assert ("x-mine" in names) is (queue == "open")
     assert answer.headers["access-control-max-age"] == ("5" if queue == "open" else "600")
     assert ("origin" in answer.headers.get_list("vary")) is (expected != "*")
@@ -251,6 +251,40 @@ async def test_a_batch_has_no_more_messages_than_the_rate(paged, queue, kind):
     answer = await page.post(path, content=body, headers=headers)
     results = answer.json()["results"]
     assert [(each["status"], each.get("code")) for each in results] == [(201, None)] * 2 + [(429, "rate_exceeded")]
+
+
+EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "urn:babel:shop:seen", "data": {"n": 1}}
+KINDS = {
+    "application/cloudevents+json": EVENT,
+    "application/openjobspec+json": {"specversion": "1.0", "type": "shop.seen", "args": [{"seen": "1"}]},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_cannot_be_converted_counts(paged, queue, kind):
+    page = await paged()
+    path, headers = f"/queues/{queue}/messages", {"content-type": kind}
+    answers = [await page.post(path, json=each, headers=headers) for each in (KINDS[kind], {}, {}, KINDS[kind], {})]
+    assert [each.status_code for each in answers] == [201, 422, 422, 429, 429]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_in_a_batch_counts_what_was_sent(paged, queue, kind):
+    body = [{}, KINDS[kind], {}, KINDS[kind], {}]
+    # An entry has more bytes than what it was made of.
+    page = await paged(max_message_bytes=len(json.dumps(KINDS[kind])))
+    headers = {"content-type": kind.replace("cloudevents+", "cloudevents-batch+")}
+    answer = await page.post(f"/queues/{queue}/messages:batch", json=body, headers=headers)
+    assert [each["status"] for each in answer.json()["results"]] == [422, 201, 422, 429, 429]
+
+
+async def test_an_accepted_body_that_cannot_be_converted_counts(serve, connect):
+    accept = [{"content_type": "application/json", "job": "urn:babel:shop:seen", "into": "data"}]
+    queues = {"q": {"broker": "local", "accept": accept}}
+    app = await serve(auth=tokens(page=PAGE), queues=queues, **ANY)
+    page = await connect(app, "page", headers={"origin": SHOP, "content-type": "application/json"})
+    answers = [await page.post("/queues/q/messages", content=each) for each in (b"[]", b"[]", b"{}", b"{}", b"[]")]
+    assert [each.status_code for each in answers] == [400, 400, 201, 429, 429]
 
 
 async def test_an_upload_of_a_page_ends_at_its_rate(paged, queue):

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import subprocess
+import threading
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from standardwebhooks import Webhook
 
 from babelgate.config import settings
 from babelgate.errors import ConfigError
+from babelgate.http.signatures import SignatureCheck
 from babelgate.server.server import uvicorn_config
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
@@ -258,6 +260,26 @@ async def test_an_old_signature_is_refused(opened, name, off):
         off = -200
     answer = await send(client, BODY, **sign(BODY, int(time.time()) + off))
     assert answer.status_code == (201 if abs(off) < 300 else 401), answer.text
+
+
+async def test_a_large_body_is_checked_in_a_thread(opened, monkeypatch):
+    threads = []
+    verify = SignatureCheck.verify
+
+    def noted(*given: Any) -> None:
+        threads.append(threading.current_thread())
+        verify(*given)
+
+    monkeypatch.setattr(SignatureCheck, "verify", noted)
+    client = await opened(hook(signature=GITHUB, auth="signature"))
+    for body in (b'{"n":"%b"}' % (b"x" * 100_000), BODY):
+        assert (await send(client, body, **github(body))).status_code == 201
+        problem(await send(client, body, **github(b"")), 401, "invalid_signature")
+    assert [thread is threading.main_thread() for thread in threads] == [False, False, True, True]
+
+
+def test_a_signature_check_does_not_show_its_secrets():
+    assert repr(SignatureCheck(header="x-sig", secrets=[b"secret"])) == "SignatureCheck(header='x-sig')"
 
 
 async def test_a_signature_may_be_in_addition_to_a_token(opened):

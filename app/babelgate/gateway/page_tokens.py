@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 
@@ -40,8 +39,6 @@ class PageTerms:
         self._interval = _MINUTE / per_minute
         self._due = clock() - _MINUTE
         """The time at which the next message would be due if all came evenly."""
-        # Large entries of a batch are read in threads.
-        self._lock = threading.Lock()
 
     def check_origin(self, origin: bytes | None) -> None:
         """Raise Forbidden for a request that no page of the token's origins has sent. A program can send any origin."""
@@ -52,10 +49,9 @@ class PageTerms:
         """Count a message of ``size`` bytes, as it was sent. Raises BodyTooLarge, RateExceeded."""
         if size > self.max_message_bytes:
             raise BodyTooLarge(actual=size, limit=self.max_message_bytes)
-        with self._lock:
-            now = self._clock()
-            due = max(self._due, now - _MINUTE) + self._interval
-            # A sum of many intervals is inexact.
-            if due > now + 1e-6:
-                raise RateExceeded(limit=self.per_minute, retry_after=int(due - now) + 1)
-            self._due = due
+        now = self._clock()
+        due = max(self._due, now - _MINUTE) + self._interval
+        # A sum of many intervals is inexact.
+        if due > now + 1e-6:
+            raise RateExceeded(limit=self.per_minute, retry_after=int(due - now) + 1)
+        self._due = due

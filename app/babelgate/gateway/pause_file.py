@@ -56,12 +56,14 @@ class PauseFile:
 
     def _read(self) -> list[PauseChange]:
         # The version comes first: a file that is replaced in between is read once more.
-        self._seen = self._version()
+        version = self._version()
         try:
-            text = self._path.read_bytes()
+            found = decoded(_changes, self._path.read_bytes())
         except FileNotFoundError:
-            return []
-        return decoded(_changes, text)
+            version, found = None, []
+        # What could not be read is not seen yet.
+        self._seen = version
+        return found
 
     def _write(self, changes: list[PauseChange]) -> None:
         draft = self._path.with_suffix(".part")

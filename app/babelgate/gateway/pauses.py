@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from babelgate.clock import Clock, now_ms, utc_text
 from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 
@@ -35,10 +37,11 @@ Publishes = Literal["accept", "refuse"]
 """What becomes of publishes to a paused queue."""
 
 log = get_logger(__name__)
+_throttled = LogThrottle(log)
 
 
 class QueuePaused(BabelgateError):
-    """The queue {queue} is paused, and publishes to it are refused. Nothing was published. Repeat it later."""
+    """The queue {queue} is paused, and publishes to it are refused. This attempt published nothing. Repeat it later."""
 
     code = "queue_paused"
     retryable = True
@@ -75,6 +78,12 @@ class PauseChange(Struct, frozen=True, kw_only=True):
     def is_newer_than(self, other: PauseChange | None) -> bool:
         """Whether this change counts. Of two changes within one millisecond the same one counts everywhere."""
         return other is None or self._rank() > other._rank()
+
+    def leaves(self, pause: PauseChange | None) -> bool:
+        """Whether the queue is as this change wants it while ``pause`` is in force."""
+        if not self.paused or pause is None:
+            return not self.paused and pause is None
+        return (pause.publishes, pause.reason) == (self.publishes, self.reason)
 
     def _rank(self) -> tuple[int, bool, str, str, str]:
         return self.at, self.paused, self.by, self.publishes, self.reason or ""
@@ -217,14 +226,13 @@ class Pauses:
         if before is None and len(self._paused) >= MAX_PAUSED:
             raise TooManyPaused(limit=MAX_PAUSED)
         if before is not None and (before.publishes, before.reason) == (publishes, reason):
-            return await self._spread(before)
+            return await self._carry_out(caller, before)
         at = self._next(queue)
         since = at if before is None else before.paused_at
-        return await self._spread(
-            PauseChange(
-                queue=queue, paused=True, at=at, by=caller.name, paused_at=since, publishes=publishes, reason=reason
-            )
+        change = PauseChange(
+            queue=queue, paused=True, at=at, by=caller.name, paused_at=since, publishes=publishes, reason=reason
         )
+        return await self._carry_out(caller, change)
 
     async def resume(self, caller: Caller, queue: str) -> PauseOutcome:
         """Hand out again; return once all peers know it, or after 3 s. Also for a queue that is not paused: a peer may
@@ -233,7 +241,8 @@ class Pauses:
         if queue not in self._paused:
             # The route of a paused one may be gone.
             self.check_route(queue)
-        return await self._spread(PauseChange(queue=queue, paused=False, at=self._next(queue), by=caller.name))
+        change = PauseChange(queue=queue, paused=False, at=self._next(queue), by=caller.name)
+        return await self._carry_out(caller, change)
 
     async def learn(self, changes: Iterable[PauseChange]) -> None:
         """Adopt what a peer knows, and keep it."""
@@ -254,6 +263,15 @@ class Pauses:
         last = self._changes.get(queue)
         now = self._clock()
         return now if last is None else max(now, last.at + 1)
+
+    async def _carry_out(self, caller: Caller, change: PauseChange) -> PauseOutcome:
+        """Spread ``change``, once more if a peer knew a newer one: the clock there was ahead, or it had been silent."""
+        outcome = await self._spread(change)
+        if change.leaves(outcome.pause):
+            return outcome
+        at = self._next(change.queue)
+        since = at if outcome.pause is None else outcome.pause.paused_at
+        return await self._spread(replace(change, at=at, by=caller.name, paused_at=since if change.paused else 0))
 
     async def _spread(self, change: PauseChange) -> PauseOutcome:
         """Adopt ``change`` here, keep it, and tell the peers."""
@@ -286,8 +304,12 @@ class Pauses:
 
     def _adopt(self, changes: Iterable[PauseChange], source: str) -> bool:
         """Apply the changes that count; whether there are any. ``source``: where they come from, for the log."""
-        new = [each for each in changes if each.is_newer_than(self._changes.get(each.queue))]
-        for each in new:
+        any_new = False
+        for each in changes:
+            # One by one: several peers may know different changes of one queue.
+            if not each.is_newer_than(self._changes.get(each.queue)):
+                continue
+            any_new = True
             self._changes[each.queue] = each
             if each.paused:
                 self._paused[each.queue] = each
@@ -297,10 +319,10 @@ class Pauses:
                 if (event := self._resumed.pop(each.queue, None)) is not None:
                     event.set()
                 log.info("queue resumed", queue=each.queue, caller=each.by, source=source)
-        if new:
+        if any_new:
             self.refusing = frozenset(each.queue for each in self._paused.values() if each.publishes == "refuse")
             self._changes = {each.queue: each for each in remembered(self._changes.values())}
-        return bool(new)
+        return any_new
 
     async def _keep(self) -> bool:
         """Write the changes to the file, and adopt what it has; False if that failed, which is logged."""
@@ -319,7 +341,7 @@ class Pauses:
             try:
                 self._adopt(await asyncio.to_thread(store.news), "state_dir")
             except StateUnavailable as error:
-                log.warning("paused queues not read", error=error)
+                _throttled.warning("paused queues not read", error=error)
 
     async def _watch_peers(self) -> None:
         while True:
@@ -328,7 +350,10 @@ class Pauses:
 
     async def _compare(self) -> None:
         heard = await self.peers.exchange(self.changes())
-        await self.learn(heard.changes)
+        self._adopt(heard.changes, "peer")
+        if self._changes:
+            # Also without news: the file may have refused the last ones, on a full disk for example.
+            await self._keep()
 
 
 def remembered(changes: Iterable[PauseChange]) -> list[PauseChange]:

@@ -62,8 +62,6 @@ class Publisher:
         ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the bytes that the client sent, if
         ``body`` was converted from them. ``options``: further options of the request.
         """
-        if caller.page is not None:
-            caller.page.take(len(body if sent is None else sent))
         runtime.check_publishes()
         if len(body) <= turns.SMALL_BYTES:
             # Most bodies, so without another call.
@@ -196,8 +194,6 @@ class Publisher:
     ) -> PendingPublish | BabelgateError:
         """The message of an entry of a batch, or the error of an invalid one."""
         try:
-            if caller.page is not None:
-                caller.page.take(len(body))
             publication = self._publication(runtime, trace, body)
             outgoing, claim = runtime.outgoing(publication, None, None), None
             if publication.idempotency_key is not None:

@@ -150,17 +150,22 @@ async def entry(
     return made
 
 
-async def entries(conversion: Conversion, exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> Sequence[Line]:
-    """Convert each of ``bodies`` like :func:`entry`; an invalid one is replaced by its error."""
+async def entries(conversion: Conversion, exchange: Exchange, bodies: Sequence[Line], clock: Clock) -> Sequence[Line]:
+    """Convert each of ``bodies`` like :func:`entry`; an invalid one is replaced by its error, an error stays."""
     trace_id = _trace_id(exchange.trace)
 
-    def entry_or_error(body: bytes) -> Line:
+    def entry_or_error(body: Line) -> Line:
+        if not isinstance(body, bytes):
+            return body
         try:
             return conversion.entry(body, exchange.queue, clock, trace_id)
         except EnvelopeError as error:
             return error.without_frames()
 
-    return await turns.mapped(entry_or_error, bodies, size=len, background=True)
+    def size(body: Line) -> int:
+        return len(body) if isinstance(body, bytes) else 0
+
+    return await turns.mapped(entry_or_error, bodies, size=size, background=True)
 
 
 async def located(conversion: Conversion, operation: Awaitable[Answer], body: bytes) -> Answer:

@@ -21,6 +21,7 @@ _METHODS = b"GET, HEAD, POST, PUT, DELETE"
 _REQUEST_HEADERS = (
     "authorization",
     "content-type",
+    "content-encoding",
     "idempotency-key",
     "brokerproperties",
     "x-request-id",

@@ -44,6 +44,7 @@ from babelgate.http.schemas import NoParameters, from_query
 from babelgate.http.spool import Spool
 from babelgate.http.upload import CHUNK_BYTES, Upload, array_chunks, line_chunks
 from babelgate.ojs import MEDIA_TYPE
+from babelgate.runtime import turns
 
 _REPLAYED: RawHeaders = [(b"idempotency-replayed", b"true")]
 
@@ -73,6 +74,7 @@ class Publishing:
         """Publish one message; 201 when it is durable. A batch of events is published like any other batch."""
         query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
         conversion: Conversion | None = None
+        page = exchange.caller.page
         accepted = exchange.accepted
         if accepted is not None:
             accepted.check_head(headers)
@@ -84,8 +86,8 @@ class Publishing:
                 await self.batch(exchange)
                 return
             conversion = conversion_of(exchange, BATCHED)
-        if exchange.caller.page is not None:
-            most = min(most, exchange.caller.page.max_message_bytes)
+        if page is not None:
+            most = min(most, page.max_message_bytes)
         delay = ordering_key = options = None
         if query:
             parameters = from_query(query, PublishParameters)
@@ -100,8 +102,12 @@ class Publishing:
             body = arrived(exchange, most, permit)
             if body is None:
                 body = await read(exchange, most, permit)
+            sent = body if conversion is None else conversion.sent(body)
+            if page is not None:
+                page.take(len(sent))
             if accepted is not None and accepted.signature is not None:
-                accepted.signature.verify(headers, body, self._gateway.clock())
+                now = self._gateway.clock()
+                await turns.run(accepted.signature.verify, headers, body, now, size=len(body))
             publishing = self._gateway.publish(
                 exchange.caller,
                 access,
@@ -114,7 +120,7 @@ class Publishing:
                 ordering_key=ordering_key,
                 trace=exchange.trace,
                 idempotency_key=key,
-                sent=body if conversion is None else conversion.sent(body),
+                sent=sent,
                 broker_properties=properties,
                 options=options,
             )
@@ -151,10 +157,11 @@ class Publishing:
             body = await read(exchange, most, permit)
             upload = Upload(exchange, access, self._gateway)
             async for bodies in array_chunks(body):
+                counted = upload.counted(bodies)
                 if conversion is None:
-                    await results.add(await upload.publish(bodies))
+                    await results.add(await upload.publish(counted))
                     continue
-                made = await entries(conversion, exchange, bodies, self._gateway.clock)
+                made = await entries(conversion, exchange, counted, self._gateway.clock)
                 await results.add(await all_located(conversion, await upload.publish(made), made, bodies))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
@@ -167,7 +174,7 @@ class Publishing:
             try:
                 async for chunk in line_chunks(exchange, limits):
                     upload.check_failures(results.accepted, results.failed)
-                    await results.add(await upload.publish(chunk))
+                    await results.add(await upload.publish(upload.counted(chunk)))
             except (BodyTooLarge, TooManyLines, TooManyFailures, BrokerUnavailable, HttpError) as error:
                 await exchange.fail(error, results.counts())
             else:

@@ -42,6 +42,10 @@ class SignatureCheck(Struct, frozen=True, kw_only=True):
     id_header: str | None = None
     tolerance_seconds: float = 300
 
+    def __repr__(self) -> str:
+        # Without the secrets: a log or a traceback may show it.
+        return f"SignatureCheck(header={self.header!r})"
+
     def verify(self, fields: Mapping[bytes, bytes], body: bytes, now: int) -> None:
         """Raise InvalidSignature unless a header of ``fields`` signs ``body`` at about ``now`` (Unix milliseconds)."""
         given = [

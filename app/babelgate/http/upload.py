@@ -25,6 +25,7 @@ from babelgate.errors import (
 )
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Receipt
+from babelgate.gateway.page_tokens import PageTerms, RateExceeded
 from babelgate.http.body import RequestLimits, pieces
 from babelgate.http.exchange import Exchange
 from babelgate.http.results import log_defects
@@ -45,7 +46,7 @@ _CUT_BYTES = 4_096
 _SOON_SPLIT_BYTES = 4_194_304
 """Any array up to this size is split in less than 10 ms."""
 
-Line = bytes | BodyTooLarge | EnvelopeError
+Line = bytes | BodyTooLarge | EnvelopeError | RateExceeded
 """The text of an entry, or its error."""
 
 
@@ -77,6 +78,11 @@ class Upload:
                 raise self._down
             raise TooManyFailures(limit=MAX_FAILED_ENTRIES, kind="entries")
 
+    def counted(self, chunk: Sequence[Line]) -> Sequence[Line]:
+        """``chunk``, as it was sent, with the errors of those lines that the token of a page may not publish."""
+        page = self._exchange.caller.page
+        return chunk if page is None else [_taken(page, line) for line in chunk]
+
     async def publish(self, chunk: Sequence[Line]) -> list[Receipt | BabelgateError]:
         """Publish one chunk; return one outcome per line. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         self._exchange.check_connected()
@@ -90,6 +96,15 @@ class Upload:
         self._failed_bytes += sum(map(len, compress(bodies, failed)))
         outcomes = iter(published)
         return [next(outcomes) if isinstance(line, bytes) else line for line in chunk]
+
+
+def _taken(page: PageTerms, line: Line) -> Line:
+    if isinstance(line, bytes):
+        try:
+            page.take(len(line))
+        except (BodyTooLarge, RateExceeded) as error:
+            return error.without_frames()
+    return line
 
 
 def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BrokerUnavailable | None:

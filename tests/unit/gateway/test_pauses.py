@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.errors import ConfigError, Forbidden, InvalidParameter, QueueNotFound
+from babelgate.errors import ConfigError, Forbidden, InvalidParameter, QueueNotFound, StateUnavailable
 from babelgate.gateway.authorization import ANYONE, Caller, Right
 from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import (
@@ -60,6 +61,9 @@ async def test_processes_agree_whatever_they_learn_first() -> None:
         for each in order:
             await pauses.learn([each])
         ends.add((pause := pauses.get("q")) and pause.by)
+        at_once = Pauses()
+        await at_once.learn(list(order))
+        ends.add((pause := at_once.get("q")) and pause.by)
     assert ends == {"c"}
 
 
@@ -90,6 +94,21 @@ async def test_a_resume_ends_a_pause_that_only_a_peer_knows() -> None:
     assert other.pauses.get("q") is not None
     outcome = await pauses.resume(ANYONE, "q")
     assert (outcome.pause, other.pauses.get("q"), outcome.told) == (None, None, 1)
+
+
+@pytest.mark.parametrize("known", [resumed(at=9_000, by="b"), paused(at=9_000, by="b", reason="theirs")])
+@pytest.mark.parametrize("repeated", [False, True])
+async def test_a_call_counts_against_a_newer_change_of_a_peer(known: PauseChange, repeated: bool) -> None:
+    pauses = Pauses(clock=lambda: 1_000)
+    if repeated:
+        await pauses.pause(ANYONE, "q", "refuse", "mine")
+    other = pauses.peers = Other(known)
+    outcome = await pauses.pause(ANYONE, "q", "refuse", "mine")
+    assert outcome.pause is not None
+    assert (outcome.pause.at, outcome.pause.reason, outcome.pause.by) == (9_001, "mine", ANYONE.name)
+    assert outcome.pause.paused_at == (9_000 if known.paused else 9_001)
+    assert pauses.get("q") == other.pauses.get("q") == outcome.pause
+    assert pauses.refusing == {"q"}
 
 
 async def test_what_peers_know_is_learned_at_the_start(tmp_path: Path) -> None:
@@ -133,6 +152,49 @@ async def test_a_file_that_is_damaged_is_refused_at_the_start(tmp_path: Path) ->
     (tmp_path / "pauses.json").write_text("[{")
     with pytest.raises(ConfigError, match=r"state_dir: .*pauses.json is damaged"):
         await Pauses(store=PauseFile(tmp_path)).start()
+
+
+async def test_what_cannot_be_read_is_no_news_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = PauseFile(tmp_path)
+    assert file.read() == []
+    PauseFile(tmp_path).merge([paused()])
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", _fail)
+        with pytest.raises(StateUnavailable):
+            file.news()
+    assert file.news() == [paused()]
+    assert file.news() == []
+    text = (tmp_path / "pauses.json").read_text()
+    for content, expected in (("[{", None), (text, [paused()])):
+        (tmp_path / "pauses.json").write_text(content)
+        if expected is None:
+            for _ in range(2):
+                with pytest.raises(StateUnavailable, match="is damaged"):
+                    file.news()
+        else:
+            assert file.news() == expected
+
+
+def _fail(path: Path) -> bytes:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+async def test_what_the_file_refused_is_kept_when_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("babelgate.gateway.pauses.PEERS_SECONDS", 0.01)
+    (tmp_path / "state").write_text("")
+    pauses = Pauses(store=PauseFile(tmp_path / "state"))
+    assert not (await pauses.pause(ANYONE, "q")).kept
+    (tmp_path / "state").unlink()
+    await pauses.start()
+    try:
+        (tmp_path / "state" / "pauses.json").unlink()
+
+        async def is_kept() -> bool:
+            return PauseFile(tmp_path / "state").read() == pauses.changes()
+
+        await until(is_kept)
+    finally:
+        await pauses.close()
 
 
 async def test_what_cannot_be_kept_is_told_in_words(tmp_path: Path) -> None:
