@@ -194,6 +194,28 @@ def test_a_bare_socket_switches_and_gets_unmasked_frames(direct, client, url):
     assert depth(client, url) == 0
 
 
+@pytest.mark.parametrize("count", [64, 2_000])
+def test_many_commands_at_once_are_all_answered_and_the_next_one_too(direct, url, count):
+    host, port = direct.address
+
+    def command(number):
+        return masked(1, b'{"id":%d,"max_in_flight":5}' % number)
+
+    with Connection(host, port, LIMIT_SECONDS) as connection:
+        connection.send(head(url))
+        assert connection.head()[0] == 101
+
+        def answered():
+            opcode, length = connection.read(2)
+            assert opcode == 0x81
+            return json.loads(connection.read(length))["id"]
+
+        connection.send(b"".join(map(command, range(count))))
+        assert [answered() for _ in range(count)] == list(range(count))
+        connection.send(command(count))
+        assert answered() == count
+
+
 def connection_closed(answer):
     return answer.endswith(b"\x88\x02\x03\xe8")
 

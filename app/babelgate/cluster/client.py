@@ -48,6 +48,10 @@ class PeerUnreachable(Exception):
     """No connection was made in time, or the peer refused the call. Nothing was done."""
 
 
+class PeerRefuses(PeerUnreachable):
+    """The peer refused the call. Nothing was done."""
+
+
 class NotAPeer(Exception):
     """The process that answered is no peer, or another incarnation than the target. Nothing was done."""
 
@@ -76,7 +80,7 @@ class PeerClient:
         """Call the peer and return its answer. ``target``: the incarnation that must answer, or ANYBODY.
 
         Blocks at most 1 s for a connection, then at most ``answer_seconds`` without progress, and in all never more
-        than 2 s beyond ``answer_seconds``. Raises PeerGone, PeerUnreachable, NotAPeer, PeerSilent.
+        than 2 s beyond ``answer_seconds``. Raises PeerGone, PeerUnreachable, PeerRefuses, NotAPeer, PeerSilent.
         """
         proof = self._signer.sign(method, path, target, body)
         headers = [(HEADER, proof.header), ("content-type", "application/json")]
@@ -102,7 +106,7 @@ class PeerClient:
                 raise NotAPeer(f"{address} is another incarnation")
             return answer
         if reason := _REFUSALS.get(status):
-            raise PeerUnreachable(f"{address} {reason}")
+            raise PeerRefuses(f"{address} {reason}")
         if 400 <= status < 500:
             raise NotAPeer(f"{address} answered {status}")
         raise PeerSilent(f"{address} answered {status}, unsigned")

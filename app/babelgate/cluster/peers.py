@@ -15,6 +15,7 @@ from babelgate.cluster.client import (
     NotAPeer,
     PeerClient,
     PeerGone,
+    PeerRefuses,
     PeerSilent,
     PeerUnreachable,
 )
@@ -106,7 +107,7 @@ class Peers:
         except PeerUnreachable as error:
             # Another gateway may listen at the address by now: look the owner up again next time.
             self._addresses.forget(owner)
-            raise OwnerUnreachable(reason=str(error)) from error
+            raise OwnerUnreachable(reason=str(error), is_refusal=isinstance(error, PeerRefuses)) from error
         except (PeerSilent, msgspec.MsgspecError) as error:
             raise OutcomeUnknown(broker, f"the replica that holds the lease did not answer: {error}") from error
         if len(answers) != count:

@@ -48,7 +48,8 @@ class Forwarder(Protocol):
         """Have the replica of incarnation ``owner`` settle; returns results as ``Gateway.settle`` does.
 
         ``traceparent``: the parent of the owner's span, if the settle is traced.
-        Raises LeaseLost when the replica does not exist (any more), OwnerUnreachable when that is unknown,
+        Raises LeaseLost when the replica does not exist (any more), OwnerUnreachable when that is unknown, or when it
+        refused the call (with the fact ``is_refusal``),
         OutcomeUnknown when it was called and did not answer, and the error that the owner raised for the whole call.
         """
 
@@ -153,9 +154,13 @@ class Forwarding:
                 self._report_lost(route, sum(of.count(owner) for of in owners.values()))
                 return error
             except OwnerUnreachable as error:
-                # An ack was only forwarded for the owner to see it.
                 is_acks = not (part.nacks or part.rejects or part.extends)
-                return await self._settled_for(runtime, part) if is_anywhere and is_acks else error
+                if error.facts.get("is_refusal") or not (is_anywhere and is_acks):
+                    return error
+                # An ack was only forwarded for the owner to see it, and to know whether its lease has ended.
+                if is_kept:
+                    adopted.update((token, self._sealer.open(token, route.queue)) for token in part.acks)
+                return await self._settled_for(runtime, part)
             except BabelgateError as error:
                 return error
             except Exception as error:

@@ -14,7 +14,7 @@ from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Publication
-from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError
+from babelgate.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, OutcomeUnknown
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
@@ -331,8 +331,13 @@ class QueueRuntime:
         )
 
     async def give_back(self, handles: Sequence[str]) -> None:
-        """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
-        await _give_back(self.route, self.lease_manager, handles)
+        """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError.
+
+        After a native batch without an answer the rest is left to its leases, so this takes one time-out at most.
+        """
+        for chunk in batches(handles, self.route.capabilities.max_batch):
+            if await _give_back(self.route, self.lease_manager, chunk):
+                break
 
     def sticky(self, message: Message) -> Message:
         """See :meth:`babelgate.gateway.deliver.Deliverer.sticky`."""
@@ -341,10 +346,14 @@ class QueueRuntime:
     async def prolong(self, handles: Sequence[str], lease_seconds: float) -> list[int | BabelgateError]:
         """Extend leases that the gateway itself prolongs, which is no event: the new deadlines in Unix ms.
 
-        The error of a call is the outcome of each of its leases. Takes the broker's time-out for each native batch.
+        The error of a call is the outcome of each of its leases, and that of a call without an answer also of those
+        after it, for which no call is made.
         """
         outcomes: list[int | BabelgateError] = []
         for chunk in batches(handles, self.route.capabilities.max_batch):
+            if outcomes and _is_silence(outcomes[-1]):
+                outcomes += [outcomes[-1]] * len(chunk)
+                continue
             extending = self.calls.timed("extend", self.lease_manager.extend(chunk, lease_seconds), len(chunk))
             try:
                 outcomes += await extending
@@ -367,12 +376,20 @@ class QueueRuntime:
         return agreed("broker_properties", f"the header {_PROPERTIES_HEADER}", sent, properties)
 
 
-async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> None:
+async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> bool:
+    """Give back; returns whether the broker did not answer."""
     try:
-        await lease_manager.give_back(handles)
+        outcomes = await lease_manager.give_back(handles)
+        return bool(outcomes) and _is_silence(outcomes[-1])
     except BabelgateError as error:
         queue, broker = route.queue, route.broker
         _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
+        return _is_silence(error)
+
+
+def _is_silence(outcome: object) -> bool:
+    """Whether the broker did not answer a call with this outcome."""
+    return isinstance(outcome, BrokerUnavailable | OutcomeUnknown)
 
 
 def _sizes_of(pendings: Sequence[PendingPublish]) -> Sequence[int]:

@@ -45,7 +45,7 @@ Inspect = Callable[[Sequence[Delivery]], Awaitable[list[ReadyDelivery]]]
 HandOut = Callable[[Sequence[ReadyDelivery], float], list[Message]]
 """``(deliveries, lease_seconds)`` to the messages of at least one delivery, and reports them as delivered."""
 
-GiveBack = Callable[[Sequence[str]], Awaitable[None]]
+GiveBack = Callable[[Sequence[str]], Awaitable[object]]
 """Returns the deliveries of handles to the broker, uncounted. Never raises BabelgateError."""
 
 

@@ -7,14 +7,14 @@ has room, prolongs their leases while it is open, and gives back what is not set
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from babelgate.brokers.batching import batches
-from babelgate.errors import BabelgateError, Draining, LeaseLost, UnsupportedByBroker
+from babelgate.errors import BabelgateError, BrokerUnavailable, Draining, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Message
@@ -57,9 +57,9 @@ class StreamOptions(Struct, frozen=True):
 
 
 class _InFlight(Struct):
-    """A message that was handed out and is not settled. Loop times: when its lease ends, and how long it may last."""
+    """The lease of a message that was handed out and is not settled. Loop times: when it ends, and how long it may
+    last."""
 
-    message: Message
     ends: float
     until: float
 
@@ -202,8 +202,8 @@ class Stream:
         for timer in (self._timer, self._top_up):
             if timer is not None:
                 timer.cancel()
-        left = [held.message for held in self._in_flight.values()]
-        for handle in tuple(self._in_flight):
+        left = tuple(self._in_flight)
+        for handle in left:
             self._forget(handle)
         if left:
             streams.returning.start(self._give_back(left))
@@ -287,7 +287,7 @@ class Stream:
         messages = receive.result()
         if self._closed:
             if messages:
-                self._gateway.streams.returning.start(self._give_back(messages))
+                self._gateway.streams.returning.start(self._give_back([message.lease.handle for message in messages]))
             return
         if messages:
             if self._is_sticky:
@@ -298,7 +298,7 @@ class Stream:
             until = self._loop.time() + self._hold_seconds
             for message in messages:
                 handle = message.lease.handle
-                self._in_flight[handle] = _InFlight(message, self._loop_time_of(message.lease_expires_at), until)
+                self._in_flight[handle] = _InFlight(self._loop_time_of(message.lease_expires_at), until)
                 holders[queue, handle] = self
             self._ready += messages
             is_full = self._foreign and len(self._in_flight) >= self.window
@@ -360,9 +360,10 @@ class Stream:
             now = self._loop.time()
             by_seconds: dict[float, list[str]] = {}
             for handle, held in due.items():
-                by_seconds.setdefault(min(self._lease_seconds, held.until - now), []).append(handle)
+                by_seconds.setdefault(self._extension(held, now), []).append(handle)
             for seconds, handles in by_seconds.items():
-                for handle, outcome in zip(handles, await runtime.prolong(handles, seconds), strict=True):
+                outcomes = await runtime.prolong(handles, seconds)
+                for handle, outcome in zip(handles, outcomes, strict=True):
                     held_still = self._in_flight.get(handle)
                     if held_still is None:
                         continue
@@ -374,12 +375,22 @@ class Stream:
                     elif isinstance(outcome, UnsupportedByBroker):
                         # The broker prolongs it no further.
                         held_still.until = 0.0
+                if isinstance(outcomes[-1], BrokerUnavailable | OutcomeUnknown):
+                    # Each further call could take the whole time-out.
+                    break
         finally:
             self._prolonging = None
 
-    async def _give_back(self, messages: Sequence[Message]) -> None:
-        for chunk in batches(messages, self._route.capabilities.max_batch):
-            await self._gateway.give_back(self._route.queue, chunk)
+    def _extension(self, held: _InFlight, now: float) -> float:
+        """For how many seconds from ``now`` on to prolong a lease: never less than its consumer has."""
+        seconds, left = min(self._lease_seconds, held.until - now), held.ends - now
+        if left <= seconds + 1:
+            return seconds
+        # Whole seconds, so that leases which were extended together are prolonged together.
+        return min(math.ceil(left), self._route.capabilities.max_lease_seconds)
+
+    async def _give_back(self, handles: Sequence[str]) -> None:
+        await self._gateway.queue_runtimes.of(self._route).give_back(handles)
 
 
 def _nothing() -> None:

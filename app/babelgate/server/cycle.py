@@ -53,6 +53,7 @@ class Cycle(Serving, RequestResponseCycle):
     chunked_encoding: bool | None = None
     expected_content_length = 0
     _chunks = False
+    _reads = True
 
     def __init__(
         self, connection: HttpToolsProtocol, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
@@ -128,7 +129,8 @@ class Cycle(Serving, RequestResponseCycle):
         self.keep_alive = False
         self.response_started = True
         self.transport.write(b"%b%b%b\r\n" % (STATUS_LINE[101], _lines(*self.default_headers), fields))
-        self.transport.set_protocol(_Switched(cast(HttpToolsProtocol, self.transport.get_protocol()), received))
+        before = cast(HttpToolsProtocol, self.transport.get_protocol())
+        self.transport.set_protocol(_Switched(before, received, self.adjust_reading))
         self.read(True)
 
     def write_now(self, part: bytes) -> None:
@@ -137,19 +139,32 @@ class Cycle(Serving, RequestResponseCycle):
             self.transport.write(part)
 
     def read(self, reads: bool) -> None:
-        """Read from the client, or do not."""
-        if reads:
+        """Read from the client, or do not. It is never read while it has too much to read itself."""
+        self._reads = reads
+        self.adjust_reading()
+
+    def adjust_reading(self) -> None:
+        """Read from the client if that is wanted, and it reads itself; else the answers to its pings fill memory."""
+        if self.disconnected:
+            return
+        if self._reads and not self.flow.write_paused:
             self.flow.resume_reading()
         else:
             self.flow.pause_reading()
 
 
 class _Switched(asyncio.Protocol):
-    """A connection that is no longer HTTP. What is not about its bytes stays with the protocol ``before``."""
+    """A connection that is no longer HTTP. What is not about its bytes stays with the protocol ``before``.
 
-    def __init__(self, before: HttpToolsProtocol, received: Callable[[bytes], None]) -> None:
+    ``turned``: called when the client has too much to read, and when it has no longer.
+    """
+
+    def __init__(
+        self, before: HttpToolsProtocol, received: Callable[[bytes], None], turned: Callable[[], None]
+    ) -> None:
         self._before = before
         self._received = received
+        self._turned = turned
 
     def data_received(self, data: bytes) -> None:
         self._received(data)
@@ -159,9 +174,11 @@ class _Switched(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._before.pause_writing()
+        self._turned()
 
     def resume_writing(self) -> None:
         self._before.resume_writing()
+        self._turned()
 
 
 class DirectCycle(Serving):

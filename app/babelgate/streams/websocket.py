@@ -6,8 +6,10 @@ The server's frames have no mask and no fragments, so they are written as bytes.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from base64 import b64decode
+from collections import deque
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -23,7 +25,7 @@ from babelgate.gateway.streaming import MAX_IN_FLIGHT, Stream
 from babelgate.http.consume import settlement_of
 from babelgate.http.exchange import Exchange, log
 from babelgate.http.problems import MalformedHttp, RawHeaders, problem
-from babelgate.http.results import settle_outcome
+from babelgate.http.results import log_defects, settle_outcome
 from babelgate.http.schemas import (
     MAX_SETTLE_BYTES,
     MAX_TOKENS,
@@ -39,7 +41,8 @@ from babelgate.runtime.background import BackgroundTasks
 SUBPROTOCOL = b"babelgate.v1"
 
 MAX_PENDING = 64
-"""Maximum commands of one client that are carried out at a time. It is not read while there are as many."""
+"""Maximum commands of one client that are carried out at a time. It is not read while there are as many, and what has
+been read of it waits."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -111,7 +114,10 @@ class Socket:
         self._whole = exchange.whole
         self._stream = stream
         self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_SETTLE_BYTES)
-        self._parts: list[bytes] = []
+        self._text = bytearray()
+        """What has come of a text in fragments."""
+        self._waiting: deque[bytes] = deque()
+        """Commands that have not begun."""
         self._commands: BackgroundTasks[None] = BackgroundTasks()
 
     def received(self, data: bytes) -> None:
@@ -130,19 +136,28 @@ class Socket:
             self._flush()
 
     async def end(self) -> None:
-        """Wait for the commands that are being carried out."""
-        await self._commands.wait()
+        """Wait for the commands that have come."""
+        while self._waiting or self._commands:
+            await self._commands.wait()
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode is Opcode.BINARY:
             self._protocol.fail(CloseCode.UNSUPPORTED_DATA, "frames must be text")
         elif frame.opcode in (Opcode.TEXT, Opcode.CONT):
-            self._parts.append(bytes(frame.data))
+            self._text += frame.data
             if frame.fin:
-                text, self._parts = b"".join(self._parts), []
-                self._commands.start(self._carry_out(text))
-                if len(self._commands) >= MAX_PENDING:
-                    self._whole.read(False)
+                self._waiting.append(bytes(self._text))
+                self._text.clear()
+                self._begin()
+
+    def _begin(self) -> None:
+        """Begin as many commands as may be carried out at a time."""
+        while self._waiting and len(self._commands) < MAX_PENDING:
+            self._commands.start(self._carry_out(self._waiting.popleft())).add_done_callback(self._ended)
+        self._whole.read(len(self._commands) < MAX_PENDING)
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._begin()
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
@@ -162,16 +177,16 @@ class Socket:
             data, event = _encode({"max_in_flight": self._stream.window}), "window"
             if made.acks or made.nacks or made.rejects or made.extends:
                 settlement = settlement_of(SettleRequest(made.acks, made.nacks, made.rejects, made.extends))
-                exchange = self._exchange
-                results = await self._gateway.settle(exchange.caller, self._access, settlement, exchange.trace)
+                exchange, gateway = self._exchange, self._gateway
+                with gateway.admission.other(self._access.route.broker, len(text)):
+                    results = await gateway.settle(exchange.caller, self._access, settlement, exchange.trace)
+                log_defects(exchange, exchange.queue, (result.error for result in results))
                 data, event = _encode(settle_outcome(results)), "settled"
         except Exception as raised:
             event, data = "problem", problem(_error_of(raised, self._exchange), self._exchange.path)[2]
         number = b"" if made is None or made.id is None else b'"id":%b,' % _encode(made.id)
         if self._protocol.state is OPEN:
             await self._exchange.write(_frame(b'{"event":"%b",%b"data":%b}' % (event.encode("ascii"), number, data)))
-        if len(self._commands) < MAX_PENDING:
-            self._whole.read(True)
 
 
 def _error_of(raised: Exception, exchange: Exchange) -> BabelgateError:

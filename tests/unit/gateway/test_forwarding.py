@@ -272,6 +272,27 @@ class TestForwarding:
         assert kinds([result.error for result in results]) == [OutcomeUnknown if seconds else None, None, None]
         assert others.asked == [("feedfeedfeedfeed", Settlement([], [], [], [extend]))]
 
+    @pytest.mark.parametrize("is_refusal", [False, True])
+    async def test_an_ack_that_its_owner_does_not_see_has_an_unknown_outcome_once_its_lease_may_have_ended(
+        self, is_refusal: bool
+    ) -> None:
+        now = 1_700_000_000_000
+        binding = DeadLetterPublishingMemory("memory", dataclasses.replace(OWNED, ack_scope="anywhere"), lambda: now)
+        sealer, others = TokenSealer(KEYS), Others(OwnerUnreachable(reason="x", is_refusal=is_refusal))
+        gateway = Gateway(
+            {"memory": binding}, Router([], Rule("*", binding)), sealer, clock=lambda: now, forwarder=others
+        )
+        for _ in range(2):
+            await gateway.publish(ANYONE, QUEUE, draft({}))
+        late, soon = (
+            sealer.seal(Lease(QUEUE, "memory", delivery.handle, "feedfeedfeedfeed", now + lasts, 0, sticky=True))
+            for delivery, lasts in zip(await binding.reserve(NativeQueue(QUEUE), 2, 0, 60), (0, 1), strict=True)
+        )
+        results = await gateway.settle(ANYONE, QUEUE, Settlement([late, soon]))
+        told = [OwnerUnreachable] * 2 if is_refusal else [OutcomeUnknown, None]
+        assert kinds([result.error for result in results]) == told
+        assert len(binding.calls["ack"]) == (0 if is_refusal else 1)
+
     async def test_what_a_peer_sends_is_not_sent_on(self) -> None:
         others = Others()
         here = Here(others)

@@ -1,0 +1,75 @@
+"""What a stream calls the broker for, and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Extend, Message, Settlement
+from babelgate.gateway.routing import Router, Rule
+from babelgate.gateway.streaming import Stream, StreamOptions
+from tests.harness.memory import CAPABLE, MovingMemory
+from tests.harness.world import KEYS, LIMIT_SECONDS, draft, until
+
+QUEUE = "q"
+
+
+def gateway_of(binding: MovingMemory) -> Gateway:
+    return Gateway({binding.name: binding}, Router([], Rule("*", binding)), TokenSealer(KEYS))
+
+
+async def came(stream: Stream, count: int) -> list[Message]:
+    messages: list[Message] = []
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while len(messages) < count:
+            messages += await stream.take(1)
+    return messages
+
+
+async def test_the_end_of_a_stream_takes_one_time_out_of_a_broker_that_is_silent() -> None:
+    binding = MovingMemory("memory", dataclasses.replace(CAPABLE, max_batch=2))
+    gateway = gateway_of(binding)
+    for number in range(6):
+        await gateway.publish(ANYONE, QUEUE, draft({"n": number}))
+    with Stream(gateway, ANYONE, QUEUE, StreamOptions(6)) as stream:
+        await came(stream, 6)
+        binding.fail_after("release", 1)
+    await gateway.streams.close()
+    assert binding.calls["release"] == [2, 2]
+    assert len(binding.ready(QUEUE)) == 2
+    await gateway.close()
+
+
+async def test_what_a_silent_broker_was_not_asked_for_is_not_prolonged() -> None:
+    binding = MovingMemory("memory", dataclasses.replace(CAPABLE, max_batch=2))
+    gateway = gateway_of(binding)
+    binding.fail_after("extend", 0)
+    runtime = gateway.queue_runtimes.of(gateway.router.route(QUEUE))
+    outcomes = await runtime.prolong(["1", "2", "3"], 30)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["BrokerUnavailable"] * 3
+    assert binding.calls["extend"] == [2]
+    await gateway.close()
+
+
+async def test_a_look_at_a_full_window_leaves_a_lease_as_long_as_its_consumer_made_it() -> None:
+    binding = MovingMemory("memory", CAPABLE)
+    gateway = gateway_of(binding)
+    await gateway.publish(ANYONE, QUEUE, draft({}))
+    with Stream(gateway, ANYONE, QUEUE, StreamOptions(1, lease_seconds=30)) as stream:
+        (message,) = await came(stream, 1)
+        extends = [Extend([message.ack_token], 600)]
+        (result,) = await gateway.settle(ANYONE, QUEUE, Settlement(extends=extends))
+        asked = len(binding.calls["extend"])
+
+        async def has_looked() -> bool:
+            return len(binding.calls["extend"]) >= asked + 2
+
+        await until(has_looked)
+        ((deadline, _),) = binding._queues[QUEUE].leased.values()
+        assert result.lease_expires_at is not None
+        assert result.lease_expires_at <= deadline < (time.time() + 602) * 1000
+    await gateway.close()
