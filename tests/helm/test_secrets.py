@@ -60,10 +60,10 @@ def test_the_chart_knows_every_secret_key_of_the_configuration() -> None:
         for name, field in model.model_fields.items()
         if any(part is SecretStr for part in parts(field.annotation))
     }
-    assert fields == {"secret"}
+    assert fields == {"headers", "secret", "secrets"}
     text = (CHART / "templates" / "_secrets.tpl").read_text("utf-8")
     (known,) = re.findall(r'define "babelgate\.secretKeys" -}}\n\[(.*)]\n', text)
-    assert known == ", ".join(f'"{key}"' for key in sorted({*get_args(SecretOption), *fields}))
+    assert known == ", ".join(f'"{key}"' for key in sorted({*get_args(SecretOption), *fields - {"headers"}}))
 
 
 @pytest.mark.parametrize("kind", sorted({driver.kind for driver in registry.SCHEMES.values()}))
@@ -80,6 +80,10 @@ def config(**members: Any) -> dict[str, Any]:
     return {"config": {"brokers": {"b": {"url": "redis://h", **members}}}}
 
 
+def queue(**members: Any) -> dict[str, Any]:
+    return {"config": {"queues": {"a": members}, "cors": {"headers": "x-a,x-b"}}}
+
+
 PLACES: Mapping[str, Any] = {
     **{f"config.brokers.b.{key}": lambda value, key=key: config(**{key: value}) for key in get_args(SecretOption)},
     "config.brokers.b": lambda value: {"config": {"brokers": {"b": f"amqp://shop:{value}@h/"}}},
@@ -90,6 +94,11 @@ PLACES: Mapping[str, Any] = {
     "config.auth.tokens.0.sha256": lambda value: {"config": {"auth": {"tokens": [{"name": "a", "sha256": value}]}}},
     "config.auth.tokens.0.token": lambda value: {"config": {"auth": {"tokens": [{"name": "a", "token": value}]}}},
     "config.other.0.secret": lambda value: {"config": {"other": [{"secret": value}]}},
+    "config.queues.a.push.secrets.0": lambda value: queue(push={"secrets": [value]}),
+    "config.queues.a.push.headers.authorization": lambda value: queue(push={"headers": {"authorization": value}}),
+    "config.queues.a.accept.0.signature.secrets.1": lambda value: queue(
+        accept=[{"signature": {"secrets": ["${env:A}", value]}, "headers": ["x-topic"]}]
+    ),
 }
 """Values of the chart with a secret, by the path that the refusal names."""
 

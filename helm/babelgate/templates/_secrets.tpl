@@ -1,6 +1,6 @@
 {{- /* The keys of the configuration whose values are secrets. A test compares the list with the program's own. */ -}}
 {{- define "babelgate.secretKeys" -}}
-["connection_string", "management_password", "oauth2_client_secret", "password", "secret", "token"]
+["connection_string", "management_password", "oauth2_client_secret", "password", "secret", "secrets", "token"]
 {{- end -}}
 
 {{- /* Ends of names of environment variables whose values are secrets, besides these keys in upper case. */ -}}
@@ -40,11 +40,12 @@
 {{- $instead := index . 3 -}}
 {{- if kindIs "map" $value -}}
 {{- range $name, $inner := $value -}}
-{{- include "babelgate.refuseSecret" (list (printf "%s.%s" $path $name) $name $inner $instead) -}}
+{{- /* The headers of pushes are values by name; other `headers` are lists of names. */ -}}
+{{- include "babelgate.refuseSecret" (list (printf "%s.%s" $path $name) (eq $key "headers" | ternary "secret" $name) $inner $instead) -}}
 {{- end -}}
 {{- else if kindIs "slice" $value -}}
 {{- range $index, $inner := $value -}}
-{{- include "babelgate.refuseSecret" (list (printf "%s.%d" $path $index) "" $inner $instead) -}}
+{{- include "babelgate.refuseSecret" (list (printf "%s.%d" $path $index) (eq $key "secrets" | ternary "secret" "") $inner $instead) -}}
 {{- end -}}
 {{- else if not (kindIs "invalid" $value) -}}
 {{- /* What is left without references: ${file:…} and ${env:…} of the gateway, $(NAME) of a container's variables. */ -}}
