@@ -101,9 +101,10 @@ def test_over_tls_with_two_workers(tmp_path: Path) -> None:
                 lines = [
                     line for line in client.get("/metrics").text.split("\n") if "push_duration_seconds_count" in line
                 ]
-                assert {line.partition('outcome="')[2] for line in lines} == {
-                    f'{outcome}",queue="{QUEUE}"}} 60.0' for outcome in ("acked", "nacked")
-                }
+                # The failures may open the circuit, which holds posts that wait for their turn.
+                assert {
+                    found for line in lines if not (found := line.partition('outcome="')[2]).startswith("held")
+                } == {f'{outcome}",queue="{QUEUE}"}} 60.0' for outcome in ("acked", "nacked")}
             assert process.stop() == 0
             assert process.unforeseen() == []
     assert set(shop.answered.values()) == {1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +23,14 @@ def to_schema_1(path: Path) -> None:
         for name, kind in file.execute("SELECT name, type FROM sqlite_schema WHERE name LIKE 'key%'").fetchall():
             if kind == "table":
                 file.execute(f"DROP TABLE {name}")
+        columns = "queue_id, id, failures, redelivered"
+        (made,) = file.execute("SELECT sql FROM sqlite_schema WHERE name = 'ready'").fetchone()
+        file.execute("ALTER TABLE ready RENAME TO ranked")
+        file.execute(re.sub(r"\n *rank [^\n]*|rank, ", "", made))
+        file.execute(f"INSERT INTO ready ({columns}) SELECT {columns} FROM ranked")
+        file.execute("DROP TABLE ranked")
+        for name in ("held", "dead"):
+            file.execute(f"ALTER TABLE {name} DROP COLUMN rank")
         file.execute("PRAGMA user_version = 1")
         file.commit()
 
