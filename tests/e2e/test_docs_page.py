@@ -41,6 +41,8 @@ EXECUTE = (
   await until(() => document.querySelector(".opblock"));
   const executed = [];
   for (const block of document.querySelectorAll(".opblock")) {
+    // The answer of a stream has no end.
+    if (block.id.includes("-stream_messages")) continue;
     block.querySelector(".opblock-summary-control").click();
     (await until(() => block.querySelector(".try-out__btn"))).click();
     (await until(() => block.querySelector(".execute"))).click();
@@ -65,6 +67,8 @@ REFUSED = {
         (404, "unknown_dead_letter"),
     ),
     **dict.fromkeys(("list_events", "get_message", "get_trace"), (404, "journal_disabled")),
+    # The page sets a push after this, and has removed it before the others.
+    **dict.fromkeys(("get_push", "pause_push", "resume_push", "try_push"), (404, "push_not_found")),
     **dict.fromkeys(("get_redrive", "cancel_redrive", "resume_redrive"), (404, "unknown_redrive")),
 }
 """Operations on what an earlier call has given, whose token or id the page cannot know, and on a journal, which is not
@@ -84,7 +88,7 @@ def test_each_operation_as_it_stands(tmp_path: Path) -> None:
         operation["operationId"]: operation
         for methods in paths.values()
         for method, operation in methods.items()
-        if method != "parameters"
+        if method != "parameters" and not operation["operationId"].startswith("stream_messages")
     }
     by_name = {each["id"].rpartition("-")[2]: each for each in executed}
     assert by_name.keys() == operations.keys()

@@ -26,6 +26,7 @@ from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.monitoring import Query, compressed, dashboard, queries, rules
 from tests.harness.prometheus import Prometheus, prometheus
 from tests.harness.shop import Books, Shop, tokens_of
+from tests.harness.webhooks import SECRET
 
 pytestmark = [
     pytest.mark.prometheus,
@@ -304,6 +305,23 @@ async def a_worker_is_killed(scene: Scene) -> None:
     await scene.until(lambda: scene.watcher.value(up) == 2 and len(scene.process.workers()) == 2, "it is not replaced")
 
 
+async def a_queue_is_pushed_paused_and_streamed(scene: Scene) -> None:
+    """No alert is about these. The receiver does not exist."""
+    client, value = scene.shop.client, scene.watcher.value
+    url = "queues/backlog"
+    (await client.post(f"{url}/messages", json={"job": "urn:babel:shop:pushed", "data": {}})).raise_for_status()
+    (await client.put(f"{url}/push", json={"url": "https://receiver.invalid/", "secrets": [SECRET]})).raise_for_status()
+    await scene.until(lambda: value("sum(babelgate_push_duration_seconds_count)") > 0, "nothing is pushed")
+    (await client.delete(f"{url}/push")).raise_for_status()
+    (await client.post(f"{url}:purge")).raise_for_status()
+    async with client.stream("GET", f"{url}/messages:stream") as answer:
+        assert answer.status_code == 200
+        await scene.until(lambda: value("sum(babelgate_open_streams)") > 0, "no stream is open")
+    (await client.post(f"{url}:pause")).raise_for_status()
+    await scene.until(lambda: value("sum(babelgate_queue_paused)") > 0, "no queue is paused")
+    (await client.post(f"{url}:resume")).raise_for_status()
+
+
 async def test_prometheus_tells_what_goes_wrong_and_counts_right(scene: Scene) -> None:
     shop, watcher = scene.shop, scene.watcher
     async with asyncio.TaskGroup() as hour:
@@ -317,6 +335,7 @@ async def test_prometheus_tells_what_goes_wrong_and_counts_right(scene: Scene) -
     async with shop.business(ORDINARY):
         await asyncio.sleep(2)
     await scene.agrees()
+    await a_queue_is_pushed_paused_and_streamed(scene)
     await scene.until(lambda: not watcher.firing(), "an alert does not resolve", 480)
     assert watcher.broken_rules() == {}
 
