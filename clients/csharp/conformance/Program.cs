@@ -244,16 +244,28 @@ namespace Conformance
         /// <summary>Publishes without options, then with all that are given, alone and in a batch.</summary>
         private static async Task OptionsAsync(string queue, JsonElement given)
         {
+            JsonElement? Given(string name) =>
+                given.TryGetProperty(name, out var found) ? found : default(JsonElement?);
+            TimeSpan? Seconds(string name) =>
+                Given(name) is JsonElement found ? TimeSpan.FromSeconds(found.GetDouble()) : default(TimeSpan?);
             string Text(string name) => given.GetProperty(name).GetString();
+            T? Read<T>(string name)
+                where T : class =>
+                Given(name) is JsonElement found ? JsonSerializer.Deserialize<T>(found.GetRawText()) : null;
             Message Full(int n, string key) => new Message(Job, new { n })
             {
-                TraceId = Text("trace_id"),
-                Delay = TimeSpan.FromSeconds(given.GetProperty("delay_seconds").GetDouble()),
-                OrderingKey = Text("ordering_key"),
-                Headers = JsonSerializer.Deserialize<Dictionary<string, string>>(given.GetProperty("headers").GetRawText()),
+                TraceId = Read<string>("trace_id"),
+                Delay = Seconds("delay_seconds"),
+                DeliverAt = Given("deliver_at") is JsonElement time
+                    ? DateTimeOffset.FromUnixTimeMilliseconds(time.GetInt64())
+                    : default(DateTimeOffset?),
+                Ttl = Seconds("ttl_seconds"),
+                Priority = Given("priority")?.GetInt32(),
+                OrderingKey = Read<string>("ordering_key"),
+                Headers = Read<Dictionary<string, string>>("headers"),
                 IdempotencyKey = key,
                 Lang = Text("lang"),
-                Ext = JsonSerializer.Deserialize<Dictionary<string, object?>>(given.GetProperty("ext").GetRawText()),
+                Ext = Read<Dictionary<string, object?>>("ext"),
             };
             await using var client = new BabelgateClient();
             await client.PublishAsync(queue, Made(0));

@@ -26,6 +26,15 @@ namespace Babelgate.Client
         /// <summary>Deliver it no sooner.</summary>
         public TimeSpan? Delay { get; set; }
 
+        /// <summary>Deliver it no sooner than at this time. Excludes <see cref="Delay"/>.</summary>
+        public DateTimeOffset? DeliverAt { get; set; }
+
+        /// <summary>Dead-letter it if it is not delivered in this time.</summary>
+        public TimeSpan? Ttl { get; set; }
+
+        /// <summary>0 to 9, where the broker supports it: deliver it before others with a lower priority.</summary>
+        public int? Priority { get; set; }
+
         /// <summary>Messages with the same key are delivered in their order, where the broker supports it.</summary>
         public string? OrderingKey { get; set; }
 
@@ -61,6 +70,15 @@ namespace Babelgate.Client
                 }
                 writer.WriteEndObject();
                 Json.WriteSeconds(writer, "delay_seconds", Delay);
+                if (DeliverAt != null)
+                {
+                    writer.WriteNumber("deliver_at", DeliverAt.Value.ToUnixTimeMilliseconds());
+                }
+                Json.WriteSeconds(writer, "ttl_seconds", Ttl);
+                if (Priority != null)
+                {
+                    writer.WriteNumber("priority", Priority.Value);
+                }
                 Json.WriteText(writer, "ordering_key", OrderingKey);
                 if (Headers != null)
                 {

@@ -28,11 +28,13 @@ import io.babelgate.client.generated.model.Removal;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.BiFunction;
 import java.util.function.Function;
 
 /**
@@ -226,15 +228,26 @@ public final class Conformance {
         String key = given.path("idempotency_key").asText();
         TypeReference<Map<String, String>> texts = new TypeReference<>() {};
         TypeReference<Map<String, Object>> any = new TypeReference<>() {};
-        Function<Integer, Message> made = n -> Message.of(JOB, Map.of("n", n))
-                .traceId(given.path("trace_id").asText())
-                .delay(seconds(given.path("delay_seconds").asDouble()))
-                .orderingKey(given.path("ordering_key").asText())
-                .headers(JSON.convertValue(given.path("headers"), texts))
-                .traceparent(given.path("traceparent").asText())
-                .lang(given.path("lang").asText())
-                .ext(JSON.convertValue(given.path("ext"), any));
-        client.publish(queue, made.apply(1).idempotencyKey(key));
+        Map<String, BiFunction<Message, JsonNode, Message>> setters = Map.ofEntries(
+                Map.entry("trace_id", (message, value) -> message.traceId(value.asText())),
+                Map.entry("delay_seconds", (message, value) -> message.delay(seconds(value.asDouble()))),
+                Map.entry("deliver_at", (message, value) -> message.deliverAt(Instant.ofEpochMilli(value.asLong()))),
+                Map.entry("ttl_seconds", (message, value) -> message.ttl(seconds(value.asDouble()))),
+                Map.entry("priority", (message, value) -> message.priority(value.asInt())),
+                Map.entry("ordering_key", (message, value) -> message.orderingKey(value.asText())),
+                Map.entry("headers", (message, value) -> message.headers(JSON.convertValue(value, texts))),
+                Map.entry("idempotency_key", (message, value) -> message.idempotencyKey(value.asText())),
+                Map.entry("traceparent", (message, value) -> message.traceparent(value.asText())),
+                Map.entry("lang", (message, value) -> message.lang(value.asText())),
+                Map.entry("ext", (message, value) -> message.ext(JSON.convertValue(value, any))));
+        Function<Integer, Message> made = n -> {
+            Message message = Message.of(JOB, Map.of("n", n));
+            for (Map.Entry<String, JsonNode> option : given.properties()) {
+                message = setters.get(option.getKey()).apply(message, option.getValue());
+            }
+            return message;
+        };
+        client.publish(queue, made.apply(1));
         List<EntryResult> results = client.publishBatch(queue, List.of(made.apply(2).idempotencyKey(key + "-batch")));
         say(facts("batch", results.stream().map(EntryResult::getStatus).toList()));
     }

@@ -69,6 +69,9 @@ final class Client
         ?string $traceparent = null,
         string $lang = Message::LANG,
         ?array $ext = null,
+        ?int $deliverAt = null,
+        ?float $ttlSeconds = null,
+        ?int $priority = null,
     ): Receipt {
         $message = new Message(
             $job,
@@ -81,6 +84,9 @@ final class Client
             $idempotencyKey,
             $lang,
             $ext,
+            $deliverAt,
+            $ttlSeconds,
+            $priority,
         );
         $key = $idempotencyKey ?? (isset($this->withoutKeys[$queue]) ? null : Call::newKey());
         try {

@@ -22,6 +22,9 @@ final class Message
      * @param ?string $idempotencyKey 1 to 255 printable ASCII characters; the client makes one
      * @param string $lang the language of the producer, one of those of the envelope
      * @param ?array<string, mixed> $ext extensions by vendor, which become `meta.ext` of the envelope
+     * @param ?int $deliverAt Unix milliseconds before which the message cannot be received; excludes `delaySeconds`
+     * @param ?float $ttlSeconds seconds after which the message is dead-lettered if it was not delivered
+     * @param ?int $priority 0 to 9, where the broker supports it
      */
     public function __construct(
         public readonly string $job,
@@ -34,6 +37,9 @@ final class Message
         public readonly ?string $idempotencyKey = null,
         public readonly string $lang = self::LANG,
         public readonly ?array $ext = null,
+        public readonly ?int $deliverAt = null,
+        public readonly ?float $ttlSeconds = null,
+        public readonly ?int $priority = null,
     ) {
         if (is_array($data) && $data !== [] && array_is_list($data)) {
             throw new \InvalidArgumentException('data is a list, and a message holds a JSON object');
@@ -55,6 +61,9 @@ final class Message
             'trace_id' => $this->traceId,
             'meta' => ['lang' => $this->lang] + ($this->ext === null ? [] : ['ext' => (object) $this->ext]),
             'delay_seconds' => $this->delaySeconds,
+            'deliver_at' => $this->deliverAt,
+            'ttl_seconds' => $this->ttlSeconds,
+            'priority' => $this->priority,
             'ordering_key' => $this->orderingKey,
             'headers' => $this->headers === null ? null : (object) $this->headers,
             'broker_properties' => $this->brokerProperties === null ? null : (object) $this->brokerProperties,

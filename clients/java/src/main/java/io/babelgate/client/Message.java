@@ -2,6 +2,7 @@ package io.babelgate.client;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.Map;
 
 /** A message to publish. Each method returns a copy with one more member. */
@@ -47,6 +48,21 @@ public final class Message {
     /** Deliver it no sooner than after this time. */
     public Message delay(Duration delay) {
         return with(draft.deepCopy().put("delay_seconds", Json.seconds(delay)));
+    }
+
+    /** Deliver it no sooner than at this time; excludes {@link #delay}. */
+    public Message deliverAt(Instant time) {
+        return with(draft.deepCopy().put("deliver_at", time.toEpochMilli()));
+    }
+
+    /** Dead-letter it if it is not delivered in this time. */
+    public Message ttl(Duration ttl) {
+        return with(draft.deepCopy().put("ttl_seconds", Json.seconds(ttl)));
+    }
+
+    /** 0 to 9, where the broker supports it: deliver it before others with a lower priority. */
+    public Message priority(int priority) {
+        return with(draft.deepCopy().put("priority", priority));
     }
 
     /** Messages with the same key keep their order, where the broker supports it. */
