@@ -28,6 +28,9 @@ type Message struct {
 	Data             any               // its payload, which must be a JSON object
 	TraceID          string            // by convention a UUID; the gateway makes one
 	Delay            time.Duration     // deliver it no sooner
+	DeliverAt        time.Time         // deliver it at this time and not before, instead of Delay
+	TTL              time.Duration     // dead-letter it if it is not delivered in this time
+	Priority         *int              // 0 to 9, where the broker has priorities; higher is sooner
 	OrderingKey      string            // where the broker supports it
 	Headers          map[string]string // native headers, where the broker supports them
 	BrokerProperties BrokerProperties  // where the broker supports them
@@ -54,6 +57,9 @@ type draft struct {
 	TraceID          string            `json:"trace_id,omitempty"`
 	Meta             draftMeta         `json:"meta"`
 	DelaySeconds     float64           `json:"delay_seconds,omitempty"`
+	DeliverAt        *int64            `json:"deliver_at,omitempty"`
+	TTLSeconds       float64           `json:"ttl_seconds,omitempty"`
+	Priority         *int              `json:"priority,omitempty"`
 	OrderingKey      string            `json:"ordering_key,omitempty"`
 	Headers          map[string]string `json:"headers,omitempty"`
 	BrokerProperties BrokerProperties  `json:"broker_properties,omitempty"`
@@ -67,8 +73,14 @@ type draftMeta struct {
 
 func (m Message) draft(key string) ([]byte, error) {
 	meta := draftMeta{first(m.Lang, lang), m.Ext}
+	var deliverAt *int64
+	if !m.DeliverAt.IsZero() {
+		milliseconds := m.DeliverAt.UnixMilli()
+		deliverAt = &milliseconds
+	}
 	return json.Marshal(draft{
-		m.Job, m.Data, m.TraceID, meta, m.Delay.Seconds(), m.OrderingKey, m.Headers, m.BrokerProperties, key,
+		m.Job, m.Data, m.TraceID, meta, m.Delay.Seconds(), deliverAt, m.TTL.Seconds(), m.Priority, m.OrderingKey, m.Headers,
+		m.BrokerProperties, key,
 	})
 }
 

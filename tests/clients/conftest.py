@@ -43,9 +43,10 @@ def azure() -> Iterator[ServiceBusEmulator]:
 def gateway(
     redis: RedisServer, azure: ServiceBusEmulator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
+    file = tmp_path_factory.mktemp("file") / "messages.db"
     config = {
-        "brokers": {"cache": redis.url(), "azure": azure.url()},
-        "queues": {"azure.*": {"broker": "azure"}},
+        "brokers": {"cache": redis.url(), "azure": azure.url(), "file": f"sqlite:///{file}"},
+        "queues": {"azure.*": {"broker": "azure"}, "file.*": {"broker": "file"}},
         "default": {"broker": "cache", "frames": True, "max_attempts": 50},
     }
     process = GatewayProcess(tmp_path_factory.mktemp("gateway"), config).start()

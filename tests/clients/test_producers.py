@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.clients.languages import Language
 from tests.clients.late_gateway import breaking_gateway
-from tests.clients.programs import PATIENCE_SECONDS, Consumer, each_language, run, until
+from tests.clients.programs import BY_NAME, PATIENCE_SECONDS, Consumer, each_language, run, until
 from tests.harness.gateway import GatewayProcess
 
 JOB = "urn:babel:conformance:made"
@@ -30,6 +33,11 @@ URLS = ["127.0.0.1:8080", "localhost", "ftp://localhost", "http://", "http:///qu
 URLS += ["http://host/a b", "http://localhost\n", "http://lo\rcalhost", "http://localhost?x=1", "/gateway"]
 GOOD_URLS = ["http://127.0.0.1:8080/", "https://gateway.example.com/babel", "HTTP://[::1]:8080"]
 TOKENS = ["hunter2\n", "hunter2\r\n", "hun\tter2", "hun\x01ter2", "hunter2\x7f", " hunter2", "hunter2é"]
+
+HAVE_OPTIONS = ["python", "typescript", "go"]
+each_language_with_options = pytest.mark.parametrize(
+    "language", [BY_NAME[name] for name in HAVE_OPTIONS], ids=HAVE_OPTIONS
+)
 
 
 @each_language
@@ -52,6 +60,27 @@ def test_a_draft_says_the_language_of_its_client_and_all_options(
         assert envelope["trace_id"] == TRACE_ID
         assert found[n]["headers"]["x-tenant"] == "north"
         assert found[n]["headers"]["traceparent"].split("-")[1] == TRACE_ID.replace("-", "")
+
+
+@each_language_with_options
+def test_a_message_has_its_time_its_time_to_live_and_its_priority(
+    language: Language, gateway: GatewayProcess, queue: str
+) -> None:
+    queue = f"file.{queue}"
+    at = int(time.time() * 1000) + 2_000
+    given = {"deliver_at": at, "ttl_seconds": 3600, "priority": 9, "idempotency_key": queue, "lang": "go"}
+    run(language, gateway.url, "options", queue, json.dumps(given | {"traceparent": OPTIONS["traceparent"]}))
+    with gateway.client() as http:
+        until(
+            lambda: http.get(f"queues/{queue}").json()["stats"]["depth"] == 3, lambda: http.get(f"queues/{queue}").text
+        )
+        answer = http.post(f"queues/{queue}/messages:receive", json={"max_messages": 3})
+    messages = answer.raise_for_status().json()["messages"]
+    numbers = [message["envelope"]["data"]["n"] for message in messages]
+    assert (sorted(numbers[:2]), numbers[2]) == ([1, 2], 0)
+    expiries = [int(message["headers"].get("babelgate-expires-at", 0)) for message in messages]
+    # The time to live begins when the message can be received.
+    assert min(expiries[:2]) >= at + 3_600_000 and expiries[2] == 0
 
 
 def all_are_read(http: Any, queue: str, found: dict[int, dict[str, Any]], wanted: int) -> bool:

@@ -269,6 +269,9 @@ func options(queue, given string) {
 	var all struct {
 		TraceID        string            `json:"trace_id"`
 		DelaySeconds   float64           `json:"delay_seconds"`
+		DeliverAt      int64             `json:"deliver_at"`
+		TTLSeconds     float64           `json:"ttl_seconds"`
+		Priority       *int              `json:"priority"`
 		OrderingKey    string            `json:"ordering_key"`
 		Headers        map[string]string `json:"headers"`
 		IdempotencyKey string            `json:"idempotency_key"`
@@ -282,7 +285,11 @@ func options(queue, given string) {
 	message := babelgate.Message{
 		Job: job, Data: facts{"n": 1}, TraceID: all.TraceID, Delay: time.Duration(all.DelaySeconds * float64(time.Second)),
 		OrderingKey: all.OrderingKey, Headers: all.Headers, IdempotencyKey: all.IdempotencyKey,
-		Traceparent: all.Traceparent, Lang: all.Lang, Ext: all.Ext,
+		Traceparent: all.Traceparent, Lang: all.Lang, Ext: all.Ext, Priority: all.Priority,
+		TTL: time.Duration(all.TTLSeconds * float64(time.Second)),
+	}
+	if all.DeliverAt != 0 {
+		message.DeliverAt = time.UnixMilli(all.DeliverAt)
 	}
 	_, err = client.Publish(ctx, queue, message)
 	must(err)

@@ -122,7 +122,8 @@ async function properties(queue: string, refusing: string): Promise<void> {
 async function options(queue: string, given: Record<string, any>): Promise<void> {
   const { traceparent, idempotency_key: idempotencyKey, headers, lang, ext } = given;
   const { trace_id: traceId, delay_seconds: delaySeconds, ordering_key: orderingKey } = given;
-  const all = { traceId, delaySeconds, orderingKey, headers, lang, ext };
+  const { deliver_at: deliverAt, ttl_seconds: ttlSeconds, priority } = given;
+  const all = { traceId, delaySeconds, deliverAt, ttlSeconds, priority, orderingKey, headers, lang, ext };
   await client.publish(queue, JOB, { n: 0 });
   await client.publish(queue, JOB, { n: 1 }, { ...all, idempotencyKey, traceparent });
   const message = { job: JOB, data: { n: 2 }, ...all, idempotencyKey: `${idempotencyKey}-batch` };

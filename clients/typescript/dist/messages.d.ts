@@ -33,6 +33,12 @@ export interface MessageOptions {
     traceId?: string;
     /** Seconds until the message can be received. */
     delaySeconds?: number;
+    /** Deliver it at this time (Unix milliseconds) and not before, instead of `delaySeconds`. */
+    deliverAt?: number;
+    /** Dead-letter it if it is not delivered in this time. */
+    ttlSeconds?: number;
+    /** 0 to 9, where the broker has priorities; higher is sooner. */
+    priority?: number;
     /** Messages with the same key stay in order, where the broker supports it. */
     orderingKey?: string;
     /** Native headers, where the broker supports them. */

@@ -35,6 +35,12 @@ export interface MessageOptions {
   traceId?: string;
   /** Seconds until the message can be received. */
   delaySeconds?: number;
+  /** Deliver it at this time (Unix milliseconds) and not before, instead of `delaySeconds`. */
+  deliverAt?: number;
+  /** Dead-letter it if it is not delivered in this time. */
+  ttlSeconds?: number;
+  /** 0 to 9, where the broker has priorities; higher is sooner. */
+  priority?: number;
   /** Messages with the same key stay in order, where the broker supports it. */
   orderingKey?: string;
   /** Native headers, where the broker supports them. */
@@ -121,6 +127,9 @@ export function draft(message: Message, key: string | undefined): string {
     trace_id: message.traceId,
     meta: { lang: message.lang ?? LANG, ext: message.ext },
     delay_seconds: message.delaySeconds,
+    deliver_at: message.deliverAt,
+    ttl_seconds: message.ttlSeconds,
+    priority: message.priority,
     ordering_key: message.orderingKey,
     headers: message.headers,
     broker_properties: message.brokerProperties,

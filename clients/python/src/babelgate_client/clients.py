@@ -102,6 +102,9 @@ class Client(_Settings):
         traceparent: str | None = None,
         lang: str = LANG,
         ext: Mapping[str, Any] | None = None,
+        deliver_at: int | None = None,
+        ttl_seconds: float | None = None,
+        priority: int | None = None,
     ) -> Receipt:
         """Publish one message; returns when the broker has stored it.
 
@@ -109,7 +112,19 @@ class Client(_Settings):
         no keys, it is repeated only if nothing was written.
         """
         message = Message(
-            job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key, lang, ext
+            job,
+            data,
+            trace_id=trace_id,
+            delay_seconds=delay_seconds,
+            ordering_key=ordering_key,
+            headers=headers,
+            broker_properties=broker_properties,
+            idempotency_key=idempotency_key,
+            lang=lang,
+            ext=ext,
+            deliver_at=deliver_at,
+            ttl_seconds=ttl_seconds,
+            priority=priority,
         )
         key = self._key(queue, message)
         try:
@@ -233,10 +248,25 @@ class AsyncClient(_Settings):
         traceparent: str | None = None,
         lang: str = LANG,
         ext: Mapping[str, Any] | None = None,
+        deliver_at: int | None = None,
+        ttl_seconds: float | None = None,
+        priority: int | None = None,
     ) -> Receipt:
         """As :meth:`Client.publish`."""
         message = Message(
-            job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key, lang, ext
+            job,
+            data,
+            trace_id=trace_id,
+            delay_seconds=delay_seconds,
+            ordering_key=ordering_key,
+            headers=headers,
+            broker_properties=broker_properties,
+            idempotency_key=idempotency_key,
+            lang=lang,
+            ext=ext,
+            deliver_at=deliver_at,
+            ttl_seconds=ttl_seconds,
+            priority=priority,
         )
         key = self._key(queue, message)
         try:

@@ -19,7 +19,9 @@ class Message:
     the gateway makes one. ``ordering_key`` and ``headers``: where the broker supports them. ``broker_properties``: by
     their names in the API, such as ``TimeToLive``, where the broker supports them. ``idempotency_key``: 1 to 255
     printable ASCII characters; the client makes one. ``lang``: the language of the producer, one of those of the
-    envelope. ``ext``: extensions by vendor, which become ``meta.ext`` of the envelope.
+    envelope. ``ext``: extensions by vendor, which become ``meta.ext`` of the envelope. ``deliver_at``: deliver the
+    message at this time (Unix milliseconds) and not before, instead of ``delay_seconds``. ``ttl_seconds``: dead-letter
+    it if it is not delivered in this time. ``priority``: 0 to 9, where the broker has priorities; higher is sooner.
     """
 
     job: str
@@ -32,6 +34,9 @@ class Message:
     idempotency_key: str | None = None
     lang: str = LANG
     ext: Mapping[str, Any] | None = None
+    deliver_at: int | None = None
+    ttl_seconds: float | None = None
+    priority: int | None = None
 
     def draft(self, key: str | None) -> bytes:
         """The body, with the idempotency ``key`` if there is one. Raises TypeError or ValueError if it is no JSON."""
@@ -41,6 +46,9 @@ class Message:
             "trace_id": self.trace_id,
             "meta": {"lang": self.lang} | ({} if self.ext is None else {"ext": self.ext}),
             "delay_seconds": self.delay_seconds,
+            "deliver_at": self.deliver_at,
+            "ttl_seconds": self.ttl_seconds,
+            "priority": self.priority,
             "ordering_key": self.ordering_key,
             "headers": self.headers,
             "broker_properties": self.broker_properties,
