@@ -9,11 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.clients.languages import Language
 from tests.clients.late_gateway import breaking_gateway
-from tests.clients.programs import BY_NAME, PATIENCE_SECONDS, Consumer, each_language, run, until
+from tests.clients.programs import PATIENCE_SECONDS, Consumer, each_language, run, until
 from tests.harness.gateway import GatewayProcess
 
 JOB = "urn:babel:conformance:made"
@@ -33,11 +31,6 @@ URLS = ["127.0.0.1:8080", "localhost", "ftp://localhost", "http://", "http:///qu
 URLS += ["http://host/a b", "http://localhost\n", "http://lo\rcalhost", "http://localhost?x=1", "/gateway"]
 GOOD_URLS = ["http://127.0.0.1:8080/", "https://gateway.example.com/babel", "HTTP://[::1]:8080"]
 TOKENS = ["hunter2\n", "hunter2\r\n", "hun\tter2", "hun\x01ter2", "hunter2\x7f", " hunter2", "hunter2é"]
-
-HAVE_OPTIONS = ["python", "typescript", "go"]
-each_language_with_options = pytest.mark.parametrize(
-    "language", [BY_NAME[name] for name in HAVE_OPTIONS], ids=HAVE_OPTIONS
-)
 
 
 @each_language
@@ -62,7 +55,7 @@ def test_a_draft_says_the_language_of_its_client_and_all_options(
         assert found[n]["headers"]["traceparent"].split("-")[1] == TRACE_ID.replace("-", "")
 
 
-@each_language_with_options
+@each_language
 def test_a_message_has_its_time_its_time_to_live_and_its_priority(
     language: Language, gateway: GatewayProcess, queue: str
 ) -> None:
