@@ -155,6 +155,21 @@ def test_the_list_is_live_until_it_is_paused(shop, open_tab):
     tab.check()
 
 
+def test_an_update_that_comes_late_does_not_undo_a_search(shop, open_tab):
+    tab = open_tab(shop).go("queues?group=route").sign_in("all")
+    held = []
+    tab.page.route(re.compile("group=route"), lambda route: held.append(route))
+    tab.until(lambda: held)
+    tab.page.get_by_label("Group by").select_option("broker")
+    tab.page.get_by_role("link", name="west").wait_for()
+    tab.page.wait_for_url(re.compile("group=broker"))
+    with tab.page.expect_event("requestfinished", lambda request: "group=route" in request.url):
+        held[0].continue_()
+    tab.page.evaluate("new Promise(requestAnimationFrame)")
+    assert rows(tab, "Groups of queues")[1][0] == "west"
+    tab.check()
+
+
 def test_a_user_sees_what_the_token_has_rights_for(shop, open_tab):
     tab = open_tab(shop).go("queues").sign_in("team")
     assert names(tab) == ["orders.created", "orders.paid"]

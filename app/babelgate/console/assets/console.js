@@ -48,8 +48,9 @@
   document.addEventListener("htmx:beforeSwap", (event) => {
     const active = document.activeElement;
     const part = event.target;
-    // A search that the user asked for has the same target.
-    if (isPoll(event) && event.detail.requestConfig.elt === part && isHeld(part)) {
+    // A search that the user asked for has the same target, and another address than an update that began before it.
+    const {elt, path} = event.detail.requestConfig;
+    if (isPoll(event) && elt === part && (isHeld(part) || path !== location.href)) {
       event.preventDefault();
       return;
     }
