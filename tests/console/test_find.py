@@ -9,12 +9,11 @@ from playwright.sync_api import expect
 
 from tests.brokers import registry
 from tests.harness import console
-from tests.harness.console import PATIENCE_MS, WIDTHS
+from tests.harness.console import WIDTHS
 from tests.harness.letters import JOB, bury, dead, eventually_found, ready
 from tests.harness.local import free_port
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=PATIENCE_MS)
 
 BROKERS = [registry.HARNESSES[kind][0] for kind in ("sqlite", "redis", "rabbitmq")]
 TRACE = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"
@@ -62,8 +61,7 @@ def hostile(tmp_path_factory):
 
 def find(tab, text):
     tab.page.get_by_label("Message id or trace id").fill(text)
-    tab.page.get_by_role("search", name="By an id").get_by_role("button", name="Find").click()
-    return tab
+    return tab.follow(tab.page.get_by_role("search", name="By an id").get_by_role("button", name="Find"))
 
 
 def test_a_message_is_followed_across_queues(server, queue, open_tab):
@@ -83,12 +81,12 @@ def test_a_message_is_followed_across_queues(server, queue, open_tab):
         expect(tab.page.get_by_text("everything from")).to_be_visible()
         count = rows.count()
         # From here to the letter, and back.
-        section.get_by_role("link", name="its dead letter").click()
-        tab.page.locator("tbody th a").click()
+        tab.follow(section.get_by_role("link", name="its dead letter"))
+        tab.follow(tab.page.locator("tbody th a"))
         expect(tab.page.get_by_role("region", name="History", exact=True).locator("tbody tr")).to_have_count(count)
         other = f"{queue}-other"
         tab.page.get_by_label("Send it to the queue").fill(other)
-        tab.page.get_by_role("button", name="Redrive", exact=True).click()
+        tab.follow(tab.page.get_by_role("button", name="Redrive", exact=True))
         expect(tab.page.get_by_text("The dead letter was sent to")).to_be_visible()
         ready(client, other, 1)
         eventually_found(client, letter["id"], "acked")
@@ -115,10 +113,10 @@ def test_events_are_found_by_job_queue_and_event(server, queue, open_tab):
     form.get_by_label("Event").select_option("accepted")
     form.get_by_label("Job").fill(JOB)
     form.get_by_label("From (UTC)").fill("2020-01-31T00:00")
-    form.get_by_role("button", name="Find").click()
+    tab.follow(form.get_by_role("button", name="Find"))
     rows = tab.page.get_by_role("region", name="Events", exact=True).locator("tbody tr")
     expect(rows).to_have_count(2)
-    rows.first.get_by_role("link").click()
+    tab.follow(rows.first.get_by_role("link"))
     expect(tab.page.get_by_role("region", name="Message 1", exact=True)).to_be_visible()
     tab.go(f"find?queue={queue}&until=2020-01-31T00:00")
     expect(tab.page.get_by_text("No event matches.")).to_be_visible()
@@ -136,14 +134,14 @@ def test_events_are_found_by_a_member_of_meta(hostile, queue, open_tab):
     form.get_by_label("Queue").fill(queue)
     form.get_by_label("Member of meta").select_option("ext.tenant")
     form.get_by_label("Its value").fill("other")
-    form.get_by_role("button", name="Find").click()
+    tab.follow(form.get_by_role("button", name="Find"))
     expect(tab.page.get_by_text("No event matches.")).to_be_visible()
     form.get_by_label("Its value").fill(HOSTILE)
-    form.get_by_role("button", name="Find").click()
+    tab.follow(form.get_by_role("button", name="Find"))
     row = tab.page.get_by_role("region", name="Events", exact=True).locator("tbody tr")
     expect(row).to_have_count(1)
     expect(row).to_contain_text(f"ext.tenant: {HOSTILE}")
-    row.get_by_role("link").click()
+    tab.follow(row.get_by_role("link"))
     expect(tab.page.get_by_role("heading", name=f"Message {sought}")).to_be_visible()
     assert (tab.axe(), tab.page.locator("main img, main script").count()) == ([], 0)
     tab.check()

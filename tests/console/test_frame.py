@@ -48,7 +48,7 @@ def test_a_user_signs_in_and_out(guarded, open_tab):
     tab.sign_in("all")
     tab.page.wait_for_url(re.compile(r"/console/queues\?after=a$"))
     assert tab.page.get_by_text("all", exact=True).is_visible()
-    tab.page.get_by_role("button", name="Sign out").click()
+    tab.follow(tab.page.get_by_role("button", name="Sign out"))
     tab.page.wait_for_url(re.compile("/console/sign-in$"))
     assert tab.page.get_by_role("status").inner_text() == "You have signed out."
     tab.page.reload()

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from babelgate.clock import now_ms
 from babelgate.errors import BrokerUnavailable
@@ -52,10 +53,10 @@ def post(client, queue):
 
 def rows(tab, label="Queues"):
     """The texts of the cells of each row."""
-    # The first rows are shown before the last ones have come.
-    tab.page.wait_for_load_state()
     region = tab.page.get_by_role("region", name=label, exact=True)
     region.wait_for()
+    # The first rows are shown before the last ones have come.
+    tab.page.wait_for_load_state()
     found = region.locator("tbody tr")
     return [
         [cell.strip() for cell in row]
@@ -97,20 +98,20 @@ def test_many_queues_are_paged_sorted_and_found(shop, open_tab):
     tab = open_tab(shop).go("queues").sign_in("all")
     assert names(tab) == [f"job-{number:03}" for number in range(100)]
     assert tab.page.get_by_text(f"1 to 100 of {MANY + 2}").is_visible()
-    tab.page.get_by_role("link", name="Next").click()
+    tab.follow(tab.page.get_by_role("link", name="Next"))
     tab.page.wait_for_url(re.compile("page=2"))
     assert names(tab)[0] == "job-100"
-    tab.page.get_by_role("link", name="Queue", exact=True).click()
+    tab.follow(tab.page.get_by_role("link", name="Queue", exact=True))
     tab.page.wait_for_url(re.compile("sort=-queue"))
     assert names(tab)[:2] == ["orders.paid", "orders.created"]
-    tab.page.get_by_role("link", name="Dead", exact=True).click()
+    tab.follow(tab.page.get_by_role("link", name="Dead", exact=True))
     tab.page.wait_for_url(re.compile("sort=-dead"))
     assert names(tab)[0] == "orders.paid"
     assert tab.page.locator("th[aria-sort=descending]").inner_text() == "Dead"
     tab.page.get_by_label("Name").fill("JOB-24")
     tab.page.get_by_text("1 to 10 of 10").wait_for()
     assert names(tab)[0] == "job-240"
-    assert "q=JOB-24" in tab.page.url
+    expect(tab.page).to_have_url(re.compile("q=JOB-24"))
     tab.page.get_by_label("Name").fill("nothing-has-this-name")
     tab.page.get_by_text("No queue matches.").wait_for()
     tab.page.go_back()
@@ -145,6 +146,8 @@ def test_the_list_is_live_until_it_is_paused(shop, open_tab):
         assert button.get_attribute("aria-pressed") == "true"
         button.click()
         assert button.get_attribute("aria-pressed") == "false"
+        # What was asked for before the click has been answered.
+        expect(tab.page.locator(".htmx-request")).to_have_count(0)
         asked = len(requests)
         post(client, "orders.created")
         # Longer than the pause between two updates: there is nothing to wait for.
@@ -178,7 +181,7 @@ def test_a_user_sees_what_the_token_has_rights_for(shop, open_tab):
     assert "job-" not in tab.page.content() and "east" not in tab.page.content()
     assert tab.page.get_by_text("sees no broker").is_visible()
     tab.go("sign-in")
-    tab.page.get_by_role("button", name="Sign out").click()
+    tab.follow(tab.page.get_by_role("button", name="Sign out"))
     tab.sign_in("lead")
     assert [row[0] for row in rows(tab, "Brokers")] == ["west"]
     tab.check()

@@ -33,7 +33,7 @@ def test_a_queue_is_paused_and_resumed(free, open_tab, dark, width, queue):
     page.locator(".concerns li", has_text=f"The queue '{queue}' has been paused since").wait_for()
     tab.go(f"queues/{queue}/receive")
     page.get_by_role("button", name="Receive").click()
-    page.get_by_text("The queue is paused: it hands nothing out.").wait_for()
+    tab.settled("The queue is paused: it hands nothing out.")
     assert (tab.axe(), tab.overflow()) == ([], 0)
     tab.go(f"queues/{queue}")
     tab.follow(page.get_by_role("link", name="Change the pause…"))

@@ -44,7 +44,7 @@ def test_pages_are_accessible(free, open_tab, dark, width, queue):
     lease = receive(tab, queue)
     assert (tab.axe(), tab.overflow()) == ([], 0)
     lease.get_by_role("button", name="Ack", exact=True).click()
-    tab.page.get_by_text("Acked.").wait_for()
+    tab.settled("Acked.")
     tab.page.get_by_role("button", name="Receive").click()
     tab.page.get_by_text("No message is ready.").wait_for()
     assert (tab.axe(), tab.overflow()) == ([], 0)
@@ -67,7 +67,7 @@ def test_a_message_is_received_and_acked_by_the_keyboard_alone(free, open_tab, q
     while tab.page.evaluate("document.activeElement.tagName") != "BUTTON":
         tab_to("Receive")
     press("Enter")
-    tab.page.locator(".lease").wait_for()
+    tab.page.locator(".lease:not(.htmx-added)").wait_for()
     tab_to("Ack")
     press("Space")
     tab.page.get_by_text("Acked.").wait_for()
@@ -102,7 +102,7 @@ def test_a_message_of_a_mebibyte_is_published(free, open_tab, queue):
     tab = open_tab(free).go(f"queues/{queue}/publish")
     text = '{"job": "a:b", "data": {"text": "' + "é" * (MIB // 2 - 500) + '"}}'
     tab.page.get_by_label("Message").fill(text)
-    tab.page.get_by_role("button", name="Publish").click()
+    tab.follow(tab.page.get_by_role("button", name="Publish"))
     tab.page.get_by_text("Published the message").wait_for()
     tab.check()
 
@@ -166,11 +166,11 @@ def test_the_command_and_the_program_in_python_run(free, open_tab, queue):
 def test_it_works_without_scripts(free, open_tab, queue):
     publish(free, queue)
     tab = open_tab(free, scripts=False).go(f"queues/{queue}/receive")
-    tab.page.get_by_role("button", name="Receive").click()
-    tab.page.locator(".lease").get_by_role("button", name="Ack", exact=True).click()
+    tab.follow(tab.page.get_by_role("button", name="Receive"))
+    tab.follow(tab.page.locator(".lease").get_by_role("button", name="Ack", exact=True))
     assert "Acked. Message" in tab.page.get_by_role("status").inner_text()
     tab.go(f"queues/{queue}/publish")
-    tab.page.get_by_role("button", name="Publish").click()
+    tab.follow(tab.page.get_by_role("button", name="Publish"))
     assert "Published the message" in tab.page.get_by_role("status").inner_text()
 
 
@@ -215,7 +215,7 @@ def test_leases_of_another_session_are_not_shown(tmp_path, open_tab):
         tab = open_tab(server).go("queues/orders/receive").sign_in("all")
         tab.page.wait_for_url(re.compile("receive$"))
         receive(tab, "orders")
-        tab.page.get_by_role("button", name="Sign out").click()
+        tab.follow(tab.page.get_by_role("button", name="Sign out"))
         tab.page.get_by_text("You have signed out.").wait_for()
         assert [key for key in tab.page.evaluate("Object.keys(sessionStorage)") if key.startswith("babelgate")] == []
         tab.go("queues/orders/receive").sign_in("reader")
@@ -234,7 +234,7 @@ def test_jobs_of_the_journal_are_templates(tmp_path, open_tab):
         deadline = now_ms() + console.PATIENCE_MS
         while tab.go("queues/orders/publish").page.get_by_role("link", name=MARKUP).count() == 0:
             assert now_ms() < deadline
-        tab.page.get_by_role("link", name=MARKUP).click()
+        tab.follow(tab.page.get_by_role("link", name=MARKUP))
         tab.page.wait_for_url(re.compile("job="))
         assert json.loads(tab.page.get_by_label("Message").input_value()) == {"job": MARKUP, "data": {}}
         tab.check()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect, sync_playwright
 
 from babelgate.brokers.binding import Binding
 from babelgate.clock import Clock, now_ms
@@ -36,6 +36,7 @@ from tests.harness.world import KEYS, ORDINARY
 
 PATIENCE_MS = 60_000
 """How long a browser on a busy machine may take for one step."""
+expect.set_options(timeout=PATIENCE_MS)
 RIGHTS = ("send", "listen", "manage")
 WIDTHS = {"wide": 1280, "narrow": 360}
 _REPORT = """
@@ -142,6 +143,13 @@ class Tab:
         """Click on what leads to another page, and wait until all of that is there, its scripts too."""
         with self.page.expect_navigation():
             target.click()
+        return self
+
+    def settled(self, text: str) -> Tab:
+        """Wait until ``text`` is shown, and until the scripts are done with what brought it: buttons that were added
+        act by them, and the tab has stored its leases."""
+        self.page.get_by_text(text).wait_for()
+        expect(self.page.locator(".htmx-added, .htmx-settling")).to_have_count(0)
         return self
 
     def sign_in(self, token: str) -> Tab:
