@@ -31,7 +31,7 @@ from tests.brokers.redis.rights import commands as redis_commands
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
 from tests.harness.caches import CACHES, bounds
-from tools import versions
+from tools import feature_table, versions
 from tools.licences import licence, pinned
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,6 +115,11 @@ def abilities() -> str:
     return table(["", *(variant.column or "" for variant in SAMPLES)], rows)
 
 
+def features() -> str:
+    """What senders and consumers can ask for on each broker."""
+    return table(["", *(variant.column or "" for variant in SAMPLES), "suite"], feature_table.rows(SAMPLES))
+
+
 def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
     yield "longest delay of a nack", _duration(can.max_retry_delay_seconds)
     yield "who keeps a lease", "the broker" if can.lease_bound_to is None else "the replica that received"
@@ -125,8 +130,6 @@ def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> I
     yield "deliver again, later", _atomic(can.native_release and can.native_release_delays)
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
-    yield "`ttl_seconds` of a message", _mark(can.headers)
-    yield "`priority` of a message", _PRIORITIES_BY.get(variant.broker.kind, _mark(can.priorities))
     yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
@@ -149,9 +152,6 @@ _BOUND_TO = {
     "partition": "the loss of its partition",
 }
 _COUNTS = {"depth": "ready", "in_flight": "leased", "delayed": "delayed"}
-
-_PRIORITIES_BY = {"rabbitmq": "with `max_priority`"}
-"""The option of a route with which messages have priorities."""
 
 _LISTED_BY = {
     "rabbitmq": "with its management API",
@@ -332,6 +332,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "metrics": metrics,
     "choice": choice,
     "abilities": abilities,
+    "features": features,
     "settings": settings,
     "codes": codes,
     "records": records,

@@ -156,6 +156,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/suites/": BROKERS,
     "tools/compose": ("processes",),
     "tools/dotnet.py": ("clients",),
+    "tools/feature_table.py": ("processes",),
     "tools/generated_docs.py": ("processes",),
     "tools/grafana.py": (),
     "tools/helm.py": ("chart", "image"),

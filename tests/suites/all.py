@@ -6,6 +6,7 @@ from tests.suites.attempts import TestAttempts as TestAttempts
 from tests.suites.cloudevents import TestCloudEvents as TestCloudEvents
 from tests.suites.dead_letters import TestDeadLetters as TestDeadLetters
 from tests.suites.events import TestEvents as TestEvents
+from tests.suites.framings import TestFramings as TestFramings
 from tests.suites.freed import TestFreed as TestFreed
 from tests.suites.hung import TestHung as TestHung
 from tests.suites.letters import TestLetters as TestLetters

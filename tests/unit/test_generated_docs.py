@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from babelgate import envelope
 from babelgate.brokers import registry
+from tests.suites import all as suites
+from tools.feature_table import FEATURES
 from tools.generated_docs import PAGES, PARTS, ROOT, SAMPLES, rendered
 
 
@@ -26,6 +29,23 @@ def test_every_part_is_on_a_page() -> None:
 
 def test_every_driver_has_a_column() -> None:
     assert {variant.broker.kind for variant in SAMPLES} == {driver.kind for driver in registry.SCHEMES.values()}
+
+
+def test_every_feature_names_a_suite_that_every_broker_runs() -> None:
+    for feature in FEATURES:
+        module, name = feature.suite
+        found = getattr(importlib.import_module(f"tests.suites.{module}"), name)
+        assert getattr(suites, name) is found, f"tests/suites/all.py lacks {name}"
+        assert not feature.page.partition("#")[1] or _has_heading(feature.page), f"no heading {feature.page}"
+    for variant in SAMPLES:
+        contract = importlib.import_module(f"tests.brokers.{variant.broker.kind}.test_contract")
+        assert {feature.suite[1] for feature in FEATURES} <= vars(contract).keys()
+
+
+def _has_heading(target: str) -> bool:
+    page, _, anchor = target.partition("#")
+    headings = re.findall("^#+ (.*)$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE)
+    return anchor in {heading.lower().replace(" ", "-") for heading in headings}
 
 
 def test_the_page_about_tracing_has_the_system_of_every_driver() -> None:
