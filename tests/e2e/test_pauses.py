@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ import httpx
 import pytest
 
 from tests.harness.gateway import GatewayProcess
-from tests.harness.local import free_ports
+from tests.harness.local import free_ports, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -135,18 +134,17 @@ def test_nothing_is_lost_or_handed_out_while_paused(replicas: list[GatewayProces
                 one.start()
                 assert receive(here, queue)["paused"]
             act(there, queue, "resume")
-            deadline = time.monotonic() + LIMIT_SECONDS
-            while len(acked) < (start + 1) * MESSAGES:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+
+            def all_acked(count: int = (start + 1) * MESSAGES) -> bool:
+                return len(acked) >= count
+
+            wait_for(all_acked)
     assert acked == Counter(range(3 * MESSAGES))
 
 
 def told(client: httpx.Client, queue: str, action: str) -> None:
     """Repeat the call until the other worker has answered it."""
-    deadline = time.monotonic() + 120
-    while act(client, queue, action)["told"] != 1:
-        assert time.monotonic() < deadline, "the other worker does not answer"
+    wait_for(lambda: act(client, queue, action)["told"] == 1)
 
 
 def test_workers_pause_together(tmp_path: Path, queue: str) -> None:

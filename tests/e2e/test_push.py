@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,14 +18,13 @@ from fastapi import FastAPI, Request, Response
 from standardwebhooks import Webhook
 
 from tests.harness.gateway import gateway
-from tests.harness.local import certify
+from tests.harness.local import certify, wait_for
 from tests.harness.program import run
 from tests.harness.sockets import serving
 from tests.harness.webhooks import SECRET
 
 QUEUE = "orders"
 CONCURRENCY = 8
-LIMIT_SECONDS = 240
 
 
 class Shop:
@@ -53,13 +51,6 @@ class Shop:
     def has(self, count: int) -> bool:
         with self._lock:
             return len(self.answered) >= count
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 @contextmanager

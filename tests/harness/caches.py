@@ -23,7 +23,7 @@ from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.authorization import ANYONE, Right
 from babelgate.gateway.gateway import Access
 from babelgate.gateway.routing import Route, Rule
-from babelgate.http.schemas import PublishParameters
+from babelgate.http.publish_parameters import PublishParameters
 from babelgate.observe.events import Facts
 from babelgate.runtime.cache import Cache
 from tests.architecture.sources import belongs, modules, parsed

@@ -81,6 +81,15 @@ def _runs(pid: int) -> bool:
     return False
 
 
+def wait_for(condition: Callable[[], object], seconds: float = 240) -> None:
+    """Wait until ``condition`` holds, which must come true by itself within ``seconds``. Blocks this thread."""
+    limit = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > limit:
+            raise TimeoutError(f"it did not happen within {seconds:g} s")
+        time.sleep(0.05)
+
+
 async def eventually(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until ``condition`` holds, which must come true by itself within ``seconds``."""
     async with asyncio.timeout(seconds):

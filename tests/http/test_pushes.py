@@ -116,7 +116,7 @@ async def test_a_push_goes_on_when_its_file_is_read_again(process, queue, tmp_pa
 
         await until(acked)
         other = StoredPush(targeted(server.url), paused=True)
-        PushFile(tmp_path / "pushes").change(lambda stored: stored.update({f"{queue}.2": other}))
+        PushFile(tmp_path / "pushes").change(lambda stored: stored | {f"{queue}.2": other})
         await until(learned)
         assert await acked(), "the push began anew"
 

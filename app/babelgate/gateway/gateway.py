@@ -123,8 +123,7 @@ class Gateway:
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
-        pauses = self.pauses = pauses or Pauses(clock)
-        pauses.check_route = router.route
+        pauses = self.pauses = pauses or Pauses(clock, check_route=router.route)
         shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer, self.admission, pauses)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""

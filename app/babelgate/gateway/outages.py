@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeGuard
 
 from babelgate.brokers.batcher import Circuit
 from babelgate.brokers.binding import Binding
@@ -37,6 +38,11 @@ REFUSED_SECONDS = 60.0
 """How long after its last refusal the storage of a broker counts as full."""
 
 log = get_logger(__name__)
+
+
+def is_silence(outcome: object) -> TypeGuard[BrokerUnavailable | OutcomeUnknown]:
+    """Whether the broker did not answer a call with this outcome: each further call could take the whole time-out."""
+    return isinstance(outcome, BrokerUnavailable | OutcomeUnknown)
 
 
 class _Outage:

@@ -132,8 +132,8 @@ class PauseStore(Protocol):
     def read(self) -> list[PauseChange]:
         """All changes. Raises StateUnavailable."""
 
-    def news(self) -> list[PauseChange]:
-        """All changes if another process may have written since the last call, else none. Raises StateUnavailable."""
+    def news(self) -> list[PauseChange] | None:
+        """All changes if a process may have written since the last call, else None. Raises StateUnavailable."""
 
     def merge(self, changes: Iterable[PauseChange]) -> list[PauseChange]:
         """Keep those of ``changes`` that count, and return all. Raises StateUnavailable."""
@@ -168,7 +168,7 @@ class Pauses:
         self._store = store
         self.peers: PausePeers = NoPausePeers()
         """Whom to tell. They are known once the gateway is."""
-        self.check_route = check_route
+        self._check_route = check_route
         self._changes: dict[str, PauseChange] = {}
         self._paused: dict[str, PauseChange] = {}
         self.refusing: frozenset[str] = frozenset()
@@ -183,7 +183,7 @@ class Pauses:
         found = []
         for queue in sorted(self._paused):
             with contextlib.suppress(BabelgateError):
-                self.check_route(queue)
+                self._check_route(queue)
                 found.append(self._paused[queue])
         return found
 
@@ -219,7 +219,7 @@ class Pauses:
         TooManyPaused.
         """
         caller.require(Right.MANAGE, queue)
-        self.check_route(queue)
+        self._check_route(queue)
         if reason is not None and not 0 < len(reason) <= MAX_REASON:
             raise InvalidParameter(name="reason", reason=f"must have 1 to {MAX_REASON} characters", pointer="/reason")
         before = self._paused.get(queue)
@@ -240,7 +240,7 @@ class Pauses:
         caller.require(Right.MANAGE, queue)
         if queue not in self._paused:
             # The route of a paused one may be gone.
-            self.check_route(queue)
+            self._check_route(queue)
         change = PauseChange(queue=queue, paused=False, at=self._next(queue), by=caller.name)
         return await self._carry_out(caller, change)
 
@@ -339,7 +339,8 @@ class Pauses:
         while True:
             await asyncio.sleep(FILE_SECONDS)
             try:
-                self._adopt(await asyncio.to_thread(store.news), "state_dir")
+                if (news := await asyncio.to_thread(store.news)) is not None:
+                    self._adopt(news, "state_dir")
             except StateUnavailable as error:
                 _throttled.warning("paused queues not read", error=error)
 

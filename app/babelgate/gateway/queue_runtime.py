@@ -14,7 +14,7 @@ from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Delivery, Outcome, Outgoing
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Publication
-from babelgate.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, OutcomeUnknown
+from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
@@ -25,7 +25,7 @@ from babelgate.gateway.idempotency import KeyedResult as Published
 from babelgate.gateway.inspection import Inspector, ReadyDelivery
 from babelgate.gateway.model import KeysInfo, Message
 from babelgate.gateway.open_streams import OpenStreams
-from babelgate.gateway.outages import Outages
+from babelgate.gateway.outages import Outages, is_silence
 from babelgate.gateway.pauses import Pauses, QueuePaused
 from babelgate.gateway.receive import Receiver
 from babelgate.gateway.request_options import agreed, delay_until, with_options
@@ -351,7 +351,7 @@ class QueueRuntime:
         """
         outcomes: list[int | BabelgateError] = []
         for chunk in batches(handles, self.route.capabilities.max_batch):
-            if outcomes and _is_silence(outcomes[-1]):
+            if outcomes and is_silence(outcomes[-1]):
                 outcomes += [outcomes[-1]] * len(chunk)
                 continue
             extending = self.calls.timed("extend", self.lease_manager.extend(chunk, lease_seconds), len(chunk))
@@ -380,16 +380,11 @@ async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequenc
     """Give back; returns whether the broker did not answer."""
     try:
         outcomes = await lease_manager.give_back(handles)
-        return bool(outcomes) and _is_silence(outcomes[-1])
+        return bool(outcomes) and is_silence(outcomes[-1])
     except BabelgateError as error:
         queue, broker = route.queue, route.broker
         _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
-        return _is_silence(error)
-
-
-def _is_silence(outcome: object) -> bool:
-    """Whether the broker did not answer a call with this outcome."""
-    return isinstance(outcome, BrokerUnavailable | OutcomeUnknown)
+        return is_silence(error)
 
 
 def _sizes_of(pendings: Sequence[PendingPublish]) -> Sequence[int]:

@@ -11,10 +11,11 @@ from babelgate import envelope
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import DeadLetterRequest, LastFailure, Outcome
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, BrokerUnavailable, InternalError, LeaseLost, OutcomeUnknown
+from babelgate.errors import BabelgateError, BrokerUnavailable, InternalError, LeaseLost
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.broker_calls import TokenOutcome
 from babelgate.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
+from babelgate.gateway.outages import is_silence
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
 from babelgate.leases.manager import FailedDelivery, Way
@@ -202,7 +203,7 @@ async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[T
     """
     outcomes: list[TokenOutcome] = []
     for chunk in batches(leases, route.capabilities.max_batch):
-        if outcomes and isinstance(outcomes[-1], BrokerUnavailable | OutcomeUnknown):
+        if outcomes and is_silence(outcomes[-1]):
             reason = "it did not answer for the tokens before this one, so this one was not sent"
             outcomes += [BrokerUnavailable(route.broker, reason)] * len(chunk)
             continue

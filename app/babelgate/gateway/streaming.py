@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from babelgate.errors import BabelgateError, BrokerUnavailable, Draining, LeaseLost, OutcomeUnknown, UnsupportedByBroker
+from babelgate.errors import BabelgateError, Draining, LeaseLost, UnsupportedByBroker
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Message
+from babelgate.gateway.outages import is_silence
 from babelgate.observe.tracing.trace import Trace
 from babelgate.runtime.backoff import Backoff
 
@@ -375,7 +376,7 @@ class Stream:
                     elif isinstance(outcome, UnsupportedByBroker):
                         # The broker prolongs it no further.
                         held_still.until = 0.0
-                if isinstance(outcomes[-1], BrokerUnavailable | OutcomeUnknown):
+                if is_silence(outcomes[-1]):
                     # Each further call could take the whole time-out.
                     break
         finally:

@@ -18,6 +18,7 @@ from babelgate.http.body import arrived, is_null, read, require_json
 from babelgate.http.broker_properties import as_header
 from babelgate.http.conversions import EVENT, EVENTS
 from babelgate.http.exchange import JSON, PART_BYTES, ClientGone, Exchange, json_list
+from babelgate.http.publish_parameters import given
 from babelgate.http.results import log_defects, settle_outcome
 from babelgate.http.schemas import (
     MAX_PARAMETER_BYTES,
@@ -35,7 +36,6 @@ from babelgate.http.schemas import (
     SettleRequest,
     from_body,
     from_query,
-    given,
 )
 from babelgate.observe.tracing.context import handed_out, trace_headers
 from babelgate.runtime import turns

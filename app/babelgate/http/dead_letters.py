@@ -26,7 +26,8 @@ from babelgate.http.dependencies import (
     listed,
 )
 from babelgate.http.problems import MethodNotAllowed, detail_of, status_of
-from babelgate.http.schemas import RedriveDeadLetterRequest, from_body, given
+from babelgate.http.publish_parameters import given
+from babelgate.http.schemas import RedriveDeadLetterRequest, from_body
 
 _EVERYTHING = letter_views.RedriveRequest()
 LetterId = Annotated[

@@ -32,7 +32,8 @@ from babelgate.http.heads import RequestTarget, head_lines, request_id_of
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import Given, problem
 from babelgate.http.publish import UNUSUAL
-from babelgate.http.schemas import AckRequest, ReceiveRequest, from_body, from_query, given
+from babelgate.http.publish_parameters import given
+from babelgate.http.schemas import AckRequest, ReceiveRequest, from_body, from_query
 from babelgate.http.traced import GONE
 from babelgate.observe.tracing.trace import BAGGAGE, TRACEPARENT
 from babelgate.runtime import turns

@@ -15,9 +15,6 @@ from babelgate.gateway.ack_tokens import MAX_TOKEN_LENGTH
 from babelgate.http.heads import parameters_of
 from babelgate.http.problems import Defect
 from babelgate.http.publish_parameters import MAX_SECONDS, Delay
-from babelgate.http.publish_parameters import PublishParameters as PublishParameters
-from babelgate.http.publish_parameters import ValidateParameters as ValidateParameters
-from babelgate.http.publish_parameters import given as given
 from babelgate.jsontext import pointer
 from babelgate.schematext import Fault, explain
 

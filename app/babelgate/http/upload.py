@@ -18,13 +18,13 @@ from babelgate.errors import (
     EnvelopeError,
     EnvelopeSyntaxError,
     InvalidParameter,
-    OutcomeUnknown,
     Problem,
     TooManyFailures,
     TooManyLines,
 )
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Receipt
+from babelgate.gateway.outages import is_silence
 from babelgate.gateway.page_tokens import PageTerms, RateExceeded
 from babelgate.http.body import RequestLimits, pieces
 from babelgate.http.exchange import Exchange
@@ -110,7 +110,7 @@ def _taken(page: PageTerms, line: Line) -> Line:
 def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BrokerUnavailable | None:
     """The error of the entries after ``outcomes``; None when publishing continues."""
     accepted = any(isinstance(outcome, Receipt) for outcome in outcomes)
-    lost = next((outcome for outcome in outcomes if isinstance(outcome, (BrokerUnavailable, OutcomeUnknown))), None)
+    lost = next((outcome for outcome in outcomes if is_silence(outcome)), None)
     if accepted or lost is None:
         return None
     return BrokerUnavailable(lost.broker, "it accepted none of the previous entries, so this one was not sent")

@@ -109,10 +109,10 @@ class Pushes:
         if (why := refusal(target.url, self._guard)) is not None:
             raise InvalidParameter(name="url", reason=why, pointer="/url")
 
-        def change(stored: Stored) -> None:
+        def change(stored: Stored) -> Stored:
             if queue not in stored and len(stored) >= MAX_PUSHES:
                 raise TooManyPushes(limit=MAX_PUSHES)
-            stored[queue] = replace(stored.get(queue, StoredPush()), target=target)
+            return stored | {queue: replace(stored.get(queue, StoredPush()), target=target)}
 
         await self._change(change)
         return self.info(caller, queue)
@@ -126,9 +126,10 @@ class Pushes:
         if queue in self._configured:
             raise PushConfigured(queue=queue)
 
-        def change(stored: Stored) -> None:
-            if stored.pop(queue, None) is None:
+        def change(stored: Stored) -> Stored:
+            if queue not in stored:
                 raise PushNotFound(queue=queue)
+            return _without(stored, queue)
 
         await self._change(change)
 
@@ -136,14 +137,11 @@ class Pushes:
         """Pause the push, or resume it. Raises as :meth:`info`, and StateUnavailable."""
         self.info(caller, queue)
 
-        def change(stored: Stored) -> None:
+        def change(stored: Stored) -> Stored:
             changed = replace(stored.get(queue, StoredPush()), paused=paused)
             if changed.target is None and queue not in self._configured:
                 raise PushNotFound(queue=queue)
-            if changed == StoredPush():
-                stored.pop(queue, None)
-            else:
-                stored[queue] = changed
+            return _without(stored, queue) if changed == StoredPush() else stored | {queue: changed}
 
         await self._change(change)
         return self.info(caller, queue)
@@ -157,7 +155,7 @@ class Pushes:
         finally:
             await poster.close()
 
-    async def _change(self, change: Callable[[Stored], None]) -> None:
+    async def _change(self, change: Callable[[Stored], Stored]) -> None:
         if self._file is None:
             raise StateUnavailable(reason="this process keeps no state")
         async with self._reading:
@@ -226,3 +224,7 @@ class Pushes:
     def _tls(self) -> ssl.SSLContext:
         """One for all targets, because it takes some 20 ms to make."""
         return ssl.create_default_context()
+
+
+def _without(stored: Stored, queue: str) -> Stored:
+    return {name: push for name, push in stored.items() if name != queue}

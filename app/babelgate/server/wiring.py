@@ -122,9 +122,10 @@ def build_gateway(
     """Build the gateway without starting it. Creates the token key when there is none. Raises ConfigError."""
     bindings = connect_brokers(settings, clock)
     limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
+    routes = router(settings, bindings)
     return Gateway(
         bindings,
-        router(settings, bindings),
+        routes,
         TokenSealer(token_keys(settings)),
         required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
         urls={name: broker.masked_url for name, broker in settings.brokers.items()},
@@ -139,7 +140,7 @@ def build_gateway(
         jobs_directory=settings.state_dir / "redrives",
         counters=counters,
         history=history,
-        pauses=Pauses(clock, PauseFile(settings.state_dir / "pauses")),
+        pauses=Pauses(clock, PauseFile(settings.state_dir / "pauses"), routes.route),
     )
 
 

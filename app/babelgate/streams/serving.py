@@ -15,7 +15,8 @@ from babelgate.http.body import read
 from babelgate.http.consume import EVENT_TYPES, NO_STORE, as_event, encoded, parameters_of
 from babelgate.http.exchange import PART_BYTES, Exchange, log
 from babelgate.http.problems import ResumeUnsupported, problem
-from babelgate.http.schemas import MAX_PARAMETER_BYTES, StreamRequest, given
+from babelgate.http.publish_parameters import given
+from babelgate.http.schemas import MAX_PARAMETER_BYTES, StreamRequest
 from babelgate.runtime import turns
 from babelgate.streams.framing import Framing, framing_of
 from babelgate.streams.websocket import SOCKET_FRAMES, Socket, handshake, offers_websocket

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
 import json
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.errors import ConfigError, Forbidden, InvalidParameter, QueueNotFound, StateUnavailable
+from babelgate.errors import ConfigError, Forbidden, InvalidParameter, QueueNotFound
 from babelgate.gateway.authorization import ANYONE, Caller, Right
 from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import (
@@ -154,31 +153,6 @@ async def test_a_file_that_is_damaged_is_refused_at_the_start(tmp_path: Path) ->
         await Pauses(store=PauseFile(tmp_path)).start()
 
 
-async def test_what_cannot_be_read_is_no_news_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = PauseFile(tmp_path)
-    assert file.read() == []
-    PauseFile(tmp_path).merge([paused()])
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_bytes", _fail)
-        with pytest.raises(StateUnavailable):
-            file.news()
-    assert file.news() == [paused()]
-    assert file.news() == []
-    text = (tmp_path / "pauses.json").read_text()
-    for content, expected in (("[{", None), (text, [paused()])):
-        (tmp_path / "pauses.json").write_text(content)
-        if expected is None:
-            for _ in range(2):
-                with pytest.raises(StateUnavailable, match="is damaged"):
-                    file.news()
-        else:
-            assert file.news() == expected
-
-
-def _fail(path: Path) -> bytes:
-    raise OSError(errno.EIO, "Input/output error")
-
-
 async def test_what_the_file_refused_is_kept_when_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("babelgate.gateway.pauses.PEERS_SECONDS", 0.01)
     (tmp_path / "state").write_text("")
@@ -209,15 +183,13 @@ async def test_what_cannot_be_kept_is_told_in_words(tmp_path: Path) -> None:
 
 def test_the_file_keeps_the_newest_of_each_queue(tmp_path: Path) -> None:
     file = PauseFile(tmp_path)
-    assert (file.read(), file.news()) == ([], [])
+    assert file.read() == []
     file.merge([paused(at=5, reason="é ☕"), resumed("p", at=1)])
-    assert file.news() == []
     before = (tmp_path / "pauses.json").stat().st_ino
     assert PauseFile(tmp_path).merge([paused(at=4)]) == file.read()
     assert (tmp_path / "pauses.json").stat().st_ino == before, "nothing new was written"
     PauseFile(tmp_path).merge([resumed(at=6)])
-    assert sorted((each.queue, each.at) for each in file.news()) == [("p", 1), ("q", 6)]
-    assert (tmp_path / "pauses.json").stat().st_mode & 0o777 == 0o600
+    assert sorted((each.queue, each.at) for each in file.read()) == [("p", 1), ("q", 6)]
     later = [{**each, "later": 1} for each in json.loads((tmp_path / "pauses.json").read_bytes())]
     (tmp_path / "pauses.json").write_text(json.dumps(later))
     assert len(file.read()) == 2, "members of a later version are ignored"

@@ -18,7 +18,8 @@ from babelgate.errors import InvalidParameter
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import Message
 from babelgate.http.consume import settlement_of
-from babelgate.http.schemas import ReceiveRequest, SettleRequest, from_body, from_query, given
+from babelgate.http.publish_parameters import given
+from babelgate.http.schemas import ReceiveRequest, SettleRequest, from_body, from_query
 from babelgate.runtime import turns
 
 _WAIT_SECONDS = 1.0

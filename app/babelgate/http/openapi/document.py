@@ -13,7 +13,7 @@ from fastapi.openapi.utils import get_openapi
 
 from babelgate import __version__
 from babelgate.gateway.model import Receipt
-from babelgate.http import schemas
+from babelgate.http import publish_parameters, schemas
 from babelgate.http.openapi.problems import problem_examples
 from babelgate.http.openapi.reader import FOLDER, PLACE, parts
 from babelgate.http.problems import MEANINGS
@@ -38,7 +38,8 @@ _CLASSES = (
 """Classes of the bodies that FastAPI does not know."""
 _MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
 _MEMBERS_OF_PARTS = {*_MEMBERS, "kind", "query"}
-"""``kind``: a name in ``statuses.yaml``; ``query``: the class of :mod:`babelgate.http.schemas` with the parameters."""
+"""``kind``: a name in ``statuses.yaml``; ``query``: the class with the parameters, of :mod:`babelgate.http.schemas` or
+:mod:`babelgate.http.publish_parameters`."""
 _OF_PARAMETER = ("description", "default", "examples")
 """Members of a schema that the document gives of the parameter itself."""
 _VIEW = "View"
@@ -128,9 +129,10 @@ def _query_of(words: Json) -> list[Json]:
     if "query" not in words:
         return []
     name = words["query"]
-    if not hasattr(schemas, name):
+    found = next((getattr(place, name) for place in (schemas, publish_parameters) if hasattr(place, name)), None)
+    if found is None:
         raise ValueError(f"{PLACE}: {words['operationId']} has the query {name}, which is no class of schemas.py.")
-    _, components = msgspec.json.schema_components([getattr(schemas, name)], ref_template=_REF)
+    _, components = msgspec.json.schema_components([found], ref_template=_REF)
     fields = components[name]["properties"].items()
     return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields]
 
