@@ -115,7 +115,8 @@ class Delivery(Struct, frozen=True):
     the broker's own names and as JSON values. ``declared_attempts``: the failed attempts that a native header declares,
     which replace those in the body; None without such a header, or where the body alone counts. ``is_uncounted``: the
     broker may not count failed deliveries of this message, so that a retry is a copy, which needs the body: only where
-    ``ack_scope`` is not ``anywhere``.
+    ``ack_scope`` is not ``anywhere``. ``ordering_key``: where ``BrokerCapabilities.ordering`` is ``key``, the broker
+    keeps the order of messages with the same one.
     """
 
     body: bytes
@@ -131,6 +132,7 @@ class Delivery(Struct, frozen=True):
     properties: Mapping[str, Any] = {}
     declared_attempts: int | None = None
     is_uncounted: bool = False
+    ordering_key: str | None = None
 
 
 class Peeked(Struct, frozen=True):

@@ -47,6 +47,7 @@ class Deliverer:
         lease = Lease(route.queue, route.broker, delivery.handle, self._receiver, deadline, attempts, facts)
         token, redelivered = self._sealer.seal(lease), delivery.redelivered or attempts > 0
         headers, properties = delivery.headers, delivery.properties
+        key = delivery.ordering_key if route.capabilities.ordering == "key" else None
         return Message(
-            lease, token, deadline, attempts, redelivered, headers, delivery.body, facts.trace_id, properties
+            lease, token, deadline, attempts, redelivered, headers, delivery.body, facts.trace_id, properties, key
         )

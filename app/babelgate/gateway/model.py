@@ -40,7 +40,8 @@ class Message(Struct, frozen=True):
     """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count.
 
     ``lease``: what ``ack_token`` contains. ``trace_id`` is the body's. ``broker_properties``: see ``properties`` of
-    :class:`babelgate.brokers.binding.Delivery`.
+    :class:`babelgate.brokers.binding.Delivery`. ``ordering_key``: of messages whose order the broker keeps by it; None
+    where it keeps the order of all, or none.
     """
 
     lease: Lease
@@ -52,6 +53,7 @@ class Message(Struct, frozen=True):
     body: bytes
     trace_id: str | None = None
     broker_properties: Mapping[str, Any] = {}
+    ordering_key: str | None = None
 
 
 class Nack(Struct, frozen=True):

@@ -1,10 +1,10 @@
-"""What is posted for messages: the headers and the body."""
+"""What is posted for messages: which of them together, the headers and the body."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from babelgate.gateway.model import Message
 from babelgate.push.bodies import BATCH_TYPES, FORMATS, payload
@@ -15,6 +15,22 @@ _is_header_value = re.compile(r"[!-~]([ -~]{0,1022}[!-~])?").fullmatch
 """https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
 
 Posted = tuple[str, list[tuple[str, str]], bytes]
+
+
+def grouped(messages: Sequence[Message], most: int) -> Iterator[Sequence[Message]]:
+    """``messages`` by post: at most ``most`` together. One that has failed before is alone, so that it makes others
+    fail once at most. Those of one ordering key keep their order."""
+    together: list[Message] = []
+    for message in messages:
+        if message.attempts == 0:
+            together.append(message)
+        if together and (len(together) == most or (message.attempts and message.ordering_key is not None)):
+            yield together
+            together = []
+        if message.attempts:
+            yield [message]
+    if together:
+        yield together
 
 
 def described(messages: Sequence[Message], target: PushTarget, queue: str, now: int) -> Posted:

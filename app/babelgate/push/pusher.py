@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -12,11 +12,13 @@ from babelgate.errors import BabelgateError, LeaseLost
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
+from babelgate.gateway.settle import way_of
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.observe.tracing.trace import Trace
 from babelgate.push.circuit import Pace, TargetCircuit
-from babelgate.push.posts import described
+from babelgate.push.key_order import KeyOrder, Turn
+from babelgate.push.posts import described, grouped
 from babelgate.push.spans import PushSpan, pushing
 from babelgate.push.state import PushFailure, PushState
 from babelgate.push.targets import PushTarget
@@ -63,6 +65,7 @@ class Pusher:
 
     A failed post is a nack with the back-off of the queue, and an attempt. A post that the target cannot have seen, or
     whose answer asks for a pause, is none: the message goes back to the queue, and nothing is pushed meanwhile.
+    Messages of one ordering key are posted one after the other, as :class:`KeyOrder` says.
     """
 
     def __init__(self, gateway: Gateway, queue: str, target: PushTarget, poster: Poster, report: Report) -> None:
@@ -76,6 +79,7 @@ class Pusher:
         self._report = report
         self._pace = Pace(target.per_second)
         self._slots = asyncio.Semaphore(target.concurrency)
+        self._order = KeyOrder()
         self._posting: BackgroundTasks[None] = BackgroundTasks()
         self._unanswered: set[asyncio.Task[None]] = set()
         """Those of ``_posting`` whose post has no outcome yet."""
@@ -143,7 +147,9 @@ class Pusher:
             now = asyncio.get_running_loop().time()
             self._leased.update((message.ack_token, now) for message in messages)
             for several in posts:
-                self._posting.start(self._push(several))
+                keys = (message.ordering_key for message in several)
+                turn = self._order.enter(key for key in keys if key is not None)
+                self._posting.start(self._push(several, turn))
 
     async def _next_limit(self) -> int:
         """Wait until a message may be pushed; return how many."""
@@ -153,7 +159,7 @@ class Pusher:
             free = self.target.concurrency - len(self._posting)
             if state == "open":
                 await asyncio.sleep(self.circuit.wait_seconds)
-            elif (state == "half_open" and self._posting) or free <= 0:
+            elif (state == "half_open" and self._posting) or free <= 0 or self._order.is_returning:
                 await self._ended.wait()
             elif (posts := self._pace.allowed(1 if state == "half_open" else free)) > 0:
                 return 1 if state == "half_open" else self._most(posts)
@@ -164,24 +170,69 @@ class Pusher:
         """The messages of ``posts``. Those that have failed before have their own posts, which wait for slots."""
         return min(posts * (self.target.max_messages or 1), MAX_RECEIVED)
 
-    async def _push(self, messages: Sequence[Message]) -> None:
-        """Post messages together, and settle them by the answer."""
+    async def _push(self, messages: Sequence[Message], turn: Turn) -> None:
+        """Post messages in their turn, and settle them by the answer."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        returned: Collection[str] = tuple(turn.keys)
         try:
-            with pushing(self._trace(), self._gateway.router.route(self.queue), self.target, messages) as span:
-                verdict = await self._outcome(messages, span)
-                seconds = loop.time() - began
-                if verdict.failure is not None:
-                    span.failed(verdict.failure.code, verdict.failure.detail)
-                await self._settle([message.ack_token for message in messages], verdict.settlement, span.trace)
-            self._count(messages, verdict, seconds)
+            if turn.keys:
+                messages = await self._in_turn(messages, turn)
+            if messages:
+                began = loop.time()
+                with pushing(self._trace(), self._gateway.router.route(self.queue), self.target, messages) as span:
+                    verdict = await self._outcome(messages, span)
+                    seconds = loop.time() - began
+                    if verdict.failure is not None:
+                        span.failed(verdict.failure.code, verdict.failure.detail)
+                    await self._settle([message.ack_token for message in messages], verdict.settlement, span.trace)
+                returned = self._returned(messages, verdict.outcome)
+                self._count(messages, verdict, seconds)
         except Exception:
             log.exception("push failed", queue=self.queue)
         finally:
-            for message in messages:
-                self._leased.pop(message.ack_token, None)
+            turn.end(tuple(turn.keys), returned)
+            self._forget(messages)
             loop.call_soon(self._ended.set)
+
+    def _forget(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._leased.pop(message.ack_token, None)
+
+    async def _in_turn(self, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
+        """Wait for the turn of messages; return those that may be posted. The others, and all when the call is
+        cancelled, go back to the queue."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._unanswered.add(task)
+        try:
+            keys = await turn.come()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._gateway.give_back(self.queue, messages))
+            raise
+        finally:
+            self._unanswered.discard(task)
+        if not keys:
+            return messages
+        behind = [message for message in messages if message.ordering_key in keys]
+        await self._settle([message.ack_token for message in behind], _give_back, None)
+        self._forget(behind)
+        turn.end(keys, ())
+        return [message for message in messages if message.ordering_key not in keys]
+
+    def _returned(self, messages: Sequence[Message], outcome: Outcome) -> Collection[str]:
+        """The keys of messages that are on the queue again in their places, after a post with this outcome."""
+        if outcome in ("acked", "rejected"):
+            return ()
+        if outcome != "nacked":
+            return {message.ordering_key for message in messages if message.ordering_key is not None}
+        route, keys = self._gateway.router.route(self.queue), set()
+        for message in messages:
+            if message.ordering_key is not None:
+                way, delay = way_of(route, message.lease, Nack(()))
+                # Elsewhere the next attempt is a copy, behind all others.
+                if way == "release" and route.releases_natively(delay):
+                    keys.add(message.ordering_key)
+        return keys
 
     async def _outcome(self, messages: Sequence[Message], span: PushSpan) -> _Verdict:
         """Post messages. When the call is cancelled, they go back to the queue."""
@@ -192,7 +243,7 @@ class Pusher:
             async with self._slots:
                 if self.circuit.state == "open":
                     # It opened while this post waited for a slot.
-                    return _Verdict("held", lambda tokens: Settlement(nacks=[Nack(tokens, failed=False)]))
+                    return _Verdict("held", _give_back)
                 return await self._posted(messages, span)
         except asyncio.CancelledError:
             await asyncio.shield(self._gateway.give_back(self.queue, messages))
@@ -316,13 +367,8 @@ class Pusher:
         return Trace(self._gateway.tracing) if self._gateway.tracing.recorder is not None else None
 
 
-def grouped(messages: Sequence[Message], most: int) -> Iterator[Sequence[Message]]:
-    """``messages`` by post: at most ``most`` together. One that has failed before is alone, so that it makes others
-    fail once at most."""
-    new = [message for message in messages if message.attempts == 0]
-    for start in range(0, len(new), most):
-        yield new[start : start + most]
-    yield from ([message] for message in messages if message.attempts)
+def _give_back(tokens: Sequence[str]) -> Settlement:
+    return Settlement(nacks=[Nack(tokens, failed=False)])
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

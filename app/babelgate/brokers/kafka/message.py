@@ -114,6 +114,7 @@ def read(message: Any) -> KafkaRecord:
 def delivery_of(message: Any, handle: str, *, redelivered: bool) -> Delivery:
     """The delivery of a record as confluent-kafka returns it."""
     record = read(message)
+    key = record.carried.key if record.carried is not None else None
     return Delivery(
         record.body,
         handle,
@@ -123,6 +124,7 @@ def delivery_of(message: Any, handle: str, *, redelivered: bool) -> Delivery:
         carried=record.carried,
         unsupported_version=record.version,
         declared_attempts=record.attempts,
+        ordering_key=None if key is None else key.decode("utf-8", "backslashreplace"),
     )
 
 

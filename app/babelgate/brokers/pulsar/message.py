@@ -46,6 +46,11 @@ class PulsarParts(Struct, frozen=True):
     event: int
     contract: Mapping[str, str]
 
+    @property
+    def shared_by(self) -> str | None:
+        """What a Key_Shared subscription goes by: https://pulsar.apache.org/docs/4.0.x/concepts-messaging/#ordering-key"""
+        return self.key if self.ordering is None else self.ordering.hex()
+
 
 class Encoded(Struct, frozen=True):
     """A message to send: its metadata without its producer, and its payload. ``key``: decides on the partition."""

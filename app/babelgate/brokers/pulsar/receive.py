@@ -191,4 +191,5 @@ def delivery_of(consumers: QueueConsumers, taken: Taken, message: ReadMessage) -
         expired_before=message.carried is not None and EXPIRED in message.carried.contract,
         unsupported_version=message.version,
         declared_attempts=message.attempts,
+        ordering_key=None if message.carried is None else message.carried.shared_by,
     )

@@ -99,4 +99,5 @@ def delivery_of(received: LockedMessage) -> Delivery:
         found.carried,
         unsupported_version=found.version,
         properties={**found.properties, "LockToken": str(received.token)},
+        ordering_key=found.properties.get("SessionId"),
     )

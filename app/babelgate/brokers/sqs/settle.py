@@ -118,6 +118,7 @@ class SqsSettler:
             found.carried,
             expired=expired,
             unsupported_version=found.version,
+            ordering_key=found.carried.group if found.carried is not None else None,
         )
 
     async def ack(self, queue: SqsQueue, handles: Sequence[str]) -> list[Outcome]:
