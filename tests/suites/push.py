@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections import Counter
 
 from standardwebhooks import Webhook
 
 from babelgate.gateway.routing import Policy
 from babelgate.push.pushes import Pushes
 from tests.harness.webhooks import SECRET, Post, answer, pushing, receiver
-from tests.harness.world import World, until
+from tests.harness.world import Process, World, until
 
 
 class TestPush:
@@ -63,3 +65,39 @@ class TestPush:
 async def settled(pushes: Pushes, queue: str, count: int) -> bool:
     """Whether so many posts have ended."""
     return pushes.running[queue].state.outcomes.total() >= count
+
+
+async def keys_are_pushed_in_order(world: World, process: Process, *, retried_in_place: bool) -> None:
+    """The messages of an ordering key are posted one at a time, in their order, and the keys side by side.
+
+    One post fails. ``retried_in_place``: those behind it wait for its next attempt, and none of them counts as tried.
+    """
+    running: Counter[str] = Counter()
+    both = asyncio.Event()
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        key, n = post.data["key"], post.data["n"]
+        running[key] += 1
+        at_once.append(running[key])
+        if running.total() == 2:
+            both.set()
+        if n == 0:
+            # The first ones of both keys are in flight together, if nothing but their keys decides.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(both.wait(), 30)
+        await asyncio.sleep(0.02)
+        running[key] -= 1
+        return answer(500 if (key, n, post.headers["attempts"]) == ("a", 1, "0") else 200)
+
+    at_once: list[int] = []
+    for n in range(4):
+        for key in "ab":
+            await process.publish({"key": key, "n": n}, ordering_key=key)
+    async with receiver(script) as server, pushing(process.gateway, world.queue, server.url, concurrency=8) as pushes:
+        await until(lambda: settled(pushes, world.queue, 9))
+    assert set(at_once) == {1}
+    posted = {key: [(p.data["n"], p.headers["attempts"]) for p in server.posts if p.data["key"] == key] for key in "ab"}
+    assert posted["b"] == [(n, "0") for n in range(4)]
+    first, last = [(0, "0"), (1, "0")], [(2, "0"), (3, "0")]
+    assert posted["a"] == ([*first, (1, "1"), *last] if retried_in_place else [*first, *last, (1, "1")])
+    assert await process.is_empty()

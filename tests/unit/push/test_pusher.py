@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from standardwebhooks import Webhook
 
 from babelgate.brokers import registry
@@ -20,14 +22,14 @@ from babelgate.errors import BabelgateError, OutcomeUnknown
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.model import Settlement, SettleResult
+from babelgate.gateway.model import Message, Settlement, SettleResult
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.push import pusher as pusher_module
 from babelgate.push.pusher import Pusher
 from babelgate.push.pushes import Pushes
 from tests.harness.local import free_port
 from tests.harness.traced import Spans, header, parent, told
-from tests.harness.webhooks import SECRET, Post, Script, answer, pushing, receiver
+from tests.harness.webhooks import SECRET, Post, Receiver, Script, answer, pushing, receiver
 from tests.harness.world import KEYS, draft, until
 
 QUEUE = "orders"
@@ -48,10 +50,12 @@ class Unsettled(Gateway):
 
 
 @contextlib.asynccontextmanager
-async def gateway(directory: Path, policy: Policy = PATIENT, **more: Any) -> AsyncIterator[Unsettled]:
+async def gateway(
+    directory: Path, policy: Policy = PATIENT, made_by: type[Unsettled] = Unsettled, **more: Any
+) -> AsyncIterator[Unsettled]:
     binding: Binding = registry.connect("local", f"sqlite:///{directory}/queues.db", {"timeout_seconds": 30}, now_ms)
     router = Router([], Rule("*", binding, policy))
-    made = Unsettled({"local": binding}, router, TokenSealer(KEYS), **more)
+    made = made_by({"local": binding}, router, TokenSealer(KEYS), **more)
     await made.start()
     try:
         yield made
@@ -368,3 +372,125 @@ async def test_a_drain_ends_the_receives(tmp_path: Path) -> None:
             await asyncio.wait_for(asyncio.shield(running), 60)
         assert len(server.posts) == 1
         await has(made, (1, 0, 0))
+
+
+class Keyed(Unsettled):
+    """Its broker keeps the order by the key in the payload, and sets failed messages back to their places."""
+
+    async def receive(self, *given: Any, **more: Any) -> list[Message]:
+        messages = await super().receive(*given, **more)
+        return [replace(each, ordering_key=json.loads(each.body)["data"].get("key")) for each in messages]
+
+
+async def publish_keyed(made: Gateway, *keys: str | None) -> None:
+    """A message for each key, whose numbers are their order in the key."""
+    numbers: Counter[str | None] = Counter()
+    for key in keys:
+        await made.publish(ANYONE, QUEUE, draft({"key": key, "n": numbers[key]}))
+        numbers[key] += 1
+
+
+def posted(server: Receiver, key: str | None) -> list[tuple[int, str]]:
+    """The numbers of the key, with their attempts, as they were posted."""
+    return [(post.data["n"], post.headers["attempts"]) for post in server.posts if post.data["key"] == key]
+
+
+async def test_the_messages_of_a_key_are_posted_one_after_the_other(tmp_path: Path) -> None:
+    running: Counter[str | None] = Counter()
+    all_keys = asyncio.Event()
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        key = post.data["key"]
+        running[key] += 1
+        at_once.append((key, running[key]))
+        if len(running) == 3 and running[None] == 2:
+            all_keys.set()
+        await all_keys.wait()
+        await asyncio.sleep(0.02)
+        running[key] -= 1
+        return answer()
+
+    at_once: list[tuple[str | None, int]] = []
+    async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:
+        await publish_keyed(made, "a", "a", "b", "b", "a", None, None)
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: acked(pushes, 7))
+    assert [posted(server, key) for key in ("a", "b")] == [[(n, "0") for n in range(3)], [(n, "0") for n in range(2)]]
+    assert max(count for key, count in at_once if key is not None) == 1
+    assert (None, 2) in at_once, "messages without a key wait for none"
+
+
+async def test_what_is_behind_a_failed_message_of_its_key_comes_after_it(tmp_path: Path) -> None:
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        is_first = post.data["key"] == "a" and post.headers["attempts"] in ("0", "1") and post.data["n"] == 1
+        return answer(500 if is_first else 204)
+
+    async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:
+        await publish_keyed(made, *"aababaab")
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: counted(pushes, 10))
+        await has(made, (0, 0, 0))
+    assert posted(server, "a") == [(0, "0"), (1, "0"), (1, "1"), (1, "2"), (2, "0"), (3, "0"), (4, "0")]
+    assert posted(server, "b") == [(n, "0") for n in range(3)]
+
+
+async def test_those_behind_a_dead_letter_and_a_later_attempt_go_on(tmp_path: Path) -> None:
+    """The order of a key is not kept over a back-off: the broker delivers those behind the message meanwhile."""
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return answer(500 if post.data["n"] == 0 else 204)
+
+    late = Policy(max_attempts=2, backoff_seconds=(0.1,))
+    async with gateway(tmp_path, late, made_by=Keyed) as made, receiver(script) as server:
+        await publish_keyed(made, "a", "a")
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: counted(pushes, 3))
+        await has(made, (0, 0, 1))
+    assert sorted(posted(server, "a")) == [(0, "0"), (0, "1"), (1, "0")]
+
+
+async def test_a_list_has_no_message_of_a_key_before_an_earlier_one(tmp_path: Path) -> None:
+    """A list that fails is posted again message by message, in the order of each key."""
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return answer(500 if len(server.posts) == 1 else 204)
+
+    async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:
+        await publish_keyed(made, *"abaabb")
+        async with pushing(made, QUEUE, server.url, concurrency=3, max_messages=4) as pushes:
+            await until(lambda: acked(pushes, 6))
+    lists = [[(each["data"]["key"], each["data"]["n"]) for each in json.loads(post.body)] for post in server.posts]
+    assert lists[0] == [("a", 0), ("b", 0), ("a", 1), ("a", 2)]
+    for key in "ab":
+        assert [n for several in lists[1:] for name, n in several if name == key] == [0, 1, 2]
+
+
+async def test_what_waits_for_its_key_goes_back_when_the_gateway_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pusher_module, "STOP_SECONDS", 0.1)
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:
+        await publish_keyed(made, *"aaa")
+        async with pushing(made, QUEUE, server.url):
+            await server.arrived(1)
+            await has(made, (0, 3, 0))
+        await has(made, (3, 0, 0))
+        left = await made.receive(ANYONE, QUEUE, max_messages=10)
+    assert [message.attempts for message in left] == [0, 0, 0]
+    assert len(server.posts) == 1
+
+
+async def test_those_behind_a_message_that_was_held_come_after_it(tmp_path: Path) -> None:
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        return answer(503, Retry_After="0") if len(server.posts) == 1 else answer()
+
+    async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:
+        await publish_keyed(made, *"aaa")
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await until(lambda: acked(pushes, 3))
+    assert posted(server, "a") == [(0, "0"), (0, "0"), (1, "0"), (2, "0")]
