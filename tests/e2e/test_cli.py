@@ -658,6 +658,7 @@ default: {broker: rabbit, profile: ojs}
             "ttl_seconds": None,
             "dead_letter_retention_seconds": None,
             "ordering_key": "refuse",
+            "expired": "dead_letter",
         }
 
     @pytest.mark.parametrize(

@@ -87,6 +87,8 @@ class Days:
         for attempt in range(1 + chance.choice((0, 0, 0, 0, 1, 2))):
             at += int(chance.lognormvariate(6, 2))
             if number % 23 == 0:
+                if number % 2:
+                    yield self._row("dropped", at, attempts=attempt, outcome="expired", **facts)
                 return
             yield self._row("delivered", at, attempts=attempt, lease_seconds=30.0, **facts)
             at += chance.randrange(1, 3000)

@@ -106,7 +106,7 @@ def _grouped(rows: Iterable[Row]) -> Iterator[tuple[Any, list[dict[str, Any]], i
     """The key, the events and the time of each life."""
     by_id: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        if row["message_id"] is not None and row["event"] in (*COUNTED, "dead_lettered"):
+        if row["message_id"] is not None and row["event"] in (*COUNTED, "dead_lettered", "dropped"):
             made = row["created_at"]
             plausible = made is not None and 10**12 <= made <= row["at"] + 86_400_000
             by_id[row["message_id"]].append({**row, "created_at": made if plausible else None})
@@ -137,8 +137,9 @@ def _life(made: int | None, home: str, events: list[dict[str, Any]], placed_at: 
 
     first = [row for row in events if row["queue"] == home] + [row for row in events if row["queue"] != home]
     accepted, delivered, acked, dead = map(times, ("accepted", "delivered", "acked", "dead_lettered"))
-    outcome = "acked" if acked else "dead_lettered" if len(dead) > len(times("redriven")) else "open"
-    ended = min(acked) if acked else max(dead) if outcome == "dead_lettered" else None
+    dropped, is_dead = times("dropped"), len(dead) > len(times("redriven"))
+    outcome = "acked" if acked else "dropped" if dropped else "dead_lettered" if is_dead else "open"
+    ended = min(acked) if acked else max(dropped) if dropped else max(dead) if is_dead else None
     waits_from = min(accepted) if accepted else made
     lasts_from = min(accepted, default=None) if made is None else made
     wait = None if waits_from is None or not delivered else min(delivered) - waits_from
@@ -195,7 +196,7 @@ def still_open(rows: Iterable[Row], as_of: int) -> Counter[Any]:
     for (_, made, _), events, _ in _grouped(rows):
         past = [row for row in events if row["at"] <= as_of]
         names = Counter(row["event"] for row in past)
-        if not past or names["acked"] or names["dead_lettered"] > names["redriven"]:
+        if not past or names["acked"] or names["dropped"] or names["dead_lettered"] > names["redriven"]:
             continue
         accepted = [row["at"] for row in events if row["event"] == "accepted"]
         since = min(accepted, default=events[0]["at"]) if made is None else made

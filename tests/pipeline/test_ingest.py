@@ -36,15 +36,15 @@ def test_every_member_of_every_record_arrives(run, tmp_path):
     bodies = [b'{"a": 1.10,"\xc3\xa9":"\\ud800"}', b'{"meta":\n{"tenant":"\xc3\xa9"}}', b"\xff\x00"]
     writer.happened("accepted", 3, bodies=bodies)
     writer.happened("delivered", 2)
-    for kind in ("acked", "nacked", "rejected", "lease_expired", "dead_lettered", "redriven", "poison"):
+    for kind in ("acked", "nacked", "rejected", "lease_expired", "dead_lettered", "redriven", "poison", "dropped"):
         writer.happened(kind)
     path = writer.land()
     writer.at = START + DAY
     other = writer.land(2)
     summary = run()
-    assert (summary["records"], summary["files"], summary["batches"]) == (14, 2, 1)
+    assert (summary["records"], summary["files"], summary["batches"]) == (15, 2, 1)
     assert summary["journal"] == {
-        "records": 14,
+        "records": 15,
         "processes": 1,
         "damaged_files": 0,
         "lost": 0,
@@ -68,7 +68,7 @@ def test_every_member_of_every_record_arrives(run, tmp_path):
     assert {row["date"].isoformat() for row in rows} == {"2026-01-01", "2026-01-02"}
     assert {row["src_file"] for row in rows} == {f"file:{path}", f"file:{other}"}
     by_day = read_journal(run.spark, run.root, ["2026-01-02"])
-    assert [row.seq for row in by_day.orderBy("seq").collect()] == [13, 14]
+    assert [row.seq for row in by_day.orderBy("seq").collect()] == [14, 15]
 
 
 def test_a_second_run_reads_what_has_landed_since(run):

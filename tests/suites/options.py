@@ -11,6 +11,7 @@ from babelgate.errors import EnvelopeError, UnsupportedByBroker
 from babelgate.gateway import expiry
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.model import Receipt
+from babelgate.gateway.routing import Policy
 from tests.harness.world import World, data, draft, until
 
 
@@ -81,6 +82,31 @@ class TestOptions:
         messages = await process.take(2)
         assert {data(each)["n"] for each in messages} == {"expired", "lasting"}
         assert {each.headers[expiry.HEADER] for each in messages} == {expiry.NEVER}
+
+    async def test_a_route_may_drop_expired_messages(self, world: World) -> None:
+        process = await world.process(policy=Policy(ttl_seconds=0.2, expired="drop"))
+        receipts = [await process.publish({"n": n}) for n in range(2)]
+        await asyncio.sleep(0.21)
+
+        def dropped() -> list[tuple[str | None, str | None]]:
+            events = [event for event in process.events if event.kind == "dropped"]
+            return [(event.reason, facts.message_id) for event in events for facts in event.messages]
+
+        async def both_are_dropped() -> bool:
+            assert await process.ready(10) == []
+            return len(dropped()) == 2
+
+        await until(both_are_dropped)
+        assert sorted(dropped()) == sorted(("expired", receipt.id) for receipt in receipts)
+        assert await process.dead() == []
+        # They are gone, also for a gateway whose route keeps messages for ever.
+        await process.close()
+        lasting = await world.process()
+        await lasting.publish({"n": 2})
+        message = await lasting.one()
+        assert data(message) == {"n": 2}
+        assert await lasting.ack(message) == [None]
+        assert await lasting.is_empty()
 
     async def test_without_native_headers_a_time_to_live_is_refused(self, world: World) -> None:
         process = await world.process()

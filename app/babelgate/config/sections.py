@@ -126,7 +126,12 @@ class QueueSettings(_Open):
     )
     ttl_seconds: Seconds | None = Field(
         default=None,
-        description="Age since `created_at` at which an undelivered or redriven message is dead-lettered.",
+        description="Age since `created_at` at which an undelivered or redriven message expires. None: never.",
+    )
+    expired: Literal["dead_letter", "drop"] = Field(
+        default="dead_letter",
+        description="What becomes of a message past this `ttl_seconds` or [that of its own](api.md#time-to-live): "
+        "`dead_letter` it, or `drop` it.",
     )
     dead_letter_retention_seconds: Seconds | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""Inspects reserved deliveries, and dead-letters those that must not be handed out."""
+"""Inspects reserved deliveries, and dead-letters or drops those that must not be handed out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Inspector:
     """Inspects the reserved deliveries of one queue and dead-letters those that must not be handed out.
 
     These are poison messages, messages whose attempts are exhausted, and messages past the time to live of their own or
-    of the queue.
+    of the queue. The latter are dropped where the policy of the queue says so.
     """
 
     def __init__(
@@ -48,12 +48,13 @@ class Inspector:
         self._observe = observe
 
     async def inspect(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
-        """The deliveries to hand out; poison, exhausted and expired ones are dead-lettered.
+        """The deliveries to hand out; poison, exhausted and expired ones are dead-lettered, or dropped.
 
         Raises no BabelgateError.
         """
         ready: list[ReadyDelivery] = []
         letters: list[tuple[DeadLetterRequest, Event]] = []
+        dropped: list[tuple[Delivery, Facts]] = []
         expired: list[Facts] = []
         inspected = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
         for delivery, received in zip(deliveries, inspected, strict=True):
@@ -70,12 +71,16 @@ class Inspector:
             reason = self._refusal(delivery, received, attempts)
             if reason is None:
                 ready.append(ReadyDelivery(delivery, attempts, facts))
+            elif reason == expiry.EXPIRED and self._route.policy.expired == "drop":
+                dropped.append((delivery, facts))
             else:
                 letters.append(self._failed(delivery, facts, attempts, reason))
         if expired:
             self._observe(Event("lease_expired", self._route.queue, self._route.broker, len(expired), messages=expired))
         if letters:
             await self._dead_letter(letters)
+        if dropped:
+            await self._drop(dropped)
         return ready
 
     def _inspected(self, delivery: Delivery) -> Received | Poison:
@@ -126,6 +131,21 @@ class Inspector:
         for (_, event), outcome in zip(letters, outcomes, strict=True):
             if outcome is None:
                 self._observe(event)
+
+    async def _drop(self, dropped: Sequence[tuple[Delivery, Facts]]) -> None:
+        route = self._route
+        try:
+            outcomes = await self._lease_manager.ack([delivery.handle for delivery, _ in dropped])
+        except BabelgateError as error:
+            # Their leases expire, and the receive that finds them next drops them.
+            self._warn("expired messages not dropped", len(dropped), error=error)
+            return
+        done = [each for each, outcome in zip(dropped, outcomes, strict=True) if outcome is None]
+        if done:
+            facts, bodies = [each for _, each in done], [delivery.body for delivery, _ in done]
+            self._observe(
+                Event("dropped", route.queue, route.broker, len(done), "expired", messages=facts, bodies=bodies)
+            )
 
     def _warn(self, event: str, count: int, **values: Any) -> None:
         _throttled.warning(event, queue=self._route.queue, count=count, broker=self._route.broker, **values)

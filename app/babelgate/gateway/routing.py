@@ -33,7 +33,8 @@ class Policy:
     """How a queue treats its messages. Durations in seconds; ``None`` means for ever.
 
     ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
-    ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep.
+    ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep. ``expired``: what
+    becomes of a message past the time to live of its own or of the queue.
     """
 
     lease_seconds: float = 60
@@ -42,6 +43,7 @@ class Policy:
     ttl_seconds: float | None = None
     dead_letter_retention_seconds: float | None = None
     ordering_key: Literal["refuse", "ignore"] = "refuse"
+    expired: Literal["dead_letter", "drop"] = "dead_letter"
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""

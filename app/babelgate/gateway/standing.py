@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from babelgate.clock import utc_text
 from babelgate.observe.journal.record import Record
 
-Status = Literal["accepted", "delivered", "acked", "waiting", "dead_lettered", "redriven"]
+Status = Literal["accepted", "delivered", "acked", "waiting", "dead_lettered", "redriven", "dropped"]
 
 _BEGINNINGS = frozenset({"accepted", "redriven"})
 _ANSWERS = frozenset({"nacked", "rejected"})
@@ -75,6 +75,8 @@ def standing(records: Sequence[Record]) -> Standing:
             return Standing("redriven", queue, broker, last.at, sentence)
         case "delivered":
             return _standing("delivered", last, f"A consumer of {last.queue} has it{_lease(last)}.")
+        case "dropped":
+            return _standing("dropped", last, f"It had expired, and {last.queue} drops expired messages.")
         case "lease_expired":
             return _standing("waiting", last, f"It waits in {last.queue} again: the lease of its consumer expired.")
         case _:

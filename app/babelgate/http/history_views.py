@@ -19,6 +19,7 @@ EventName = Literal[
     "dead_lettered",
     "redriven",
     "poison",
+    "dropped",
 ]
 
 
@@ -124,10 +125,10 @@ class EventPageView(_SearchPage):
 class _MessageStatus(View):
     job: str | None
     """The `job` of the message."""
-    status: Literal["accepted", "delivered", "acked", "waiting", "dead_lettered", "redriven"]
+    status: Literal["accepted", "delivered", "acked", "waiting", "dead_lettered", "redriven", "dropped"]
     """Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
     with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-    `acked`: done. `dead_lettered`: in the dead letters of its queue."""
+    `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired."""
     detail: str
     """The status in a sentence for people."""
     queue: str | None

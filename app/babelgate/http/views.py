@@ -118,6 +118,7 @@ class PolicyView(View):
     ordering_key: Literal["refuse", "ignore"] = Field(
         description="What becomes of a message with an `ordering_key`, when the queue keeps no order."
     )
+    expired: Literal["dead_letter", "drop"] = Field(description="What becomes of an expired message.")
 
 
 class IdempotencyKeysView(View):

@@ -21,6 +21,7 @@ EventKind = Literal[
     "lease_expired",
     "dead_lettered",
     "poison",
+    "dropped",
     "redriven",
     "settled_here",
     "forwarded",
@@ -49,12 +50,12 @@ class Facts(Struct, frozen=True, array_like=True, gc=False):
 class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
 
-    ``reason`` is why a message was dead-lettered, the code of a poison message, how a redriven message differs from its
-    dead letter (``edited``, ``forced``), or the result of a forwarded settle (``settled``, ``lease_lost``,
-    ``unreachable``, ``unknown``, ``failed``). If only the receiver can settle, the
-    process that got the request also reports ``settled_here`` or ``forwarded``. ``messages`` has the known facts of
-    each message, and ``bodies`` the available bodies in the same order. ``lease_seconds`` is set for deliveries,
-    ``to_queue`` for redriven messages.
+    ``reason`` is why a message was dead-lettered or dropped, the code of a poison message, how a redriven message
+    differs from its dead letter (``edited``, ``forced``), or the result of a forwarded settle (``settled``,
+    ``lease_lost``, ``unreachable``, ``unknown``, ``failed``). If only the receiver can settle, the process that got the
+    request also reports ``settled_here`` or ``forwarded``. ``messages`` has the known facts of each message, and
+    ``bodies`` the available bodies in the same order. ``lease_seconds`` is set for deliveries, ``to_queue`` for
+    redriven messages.
     """
 
     kind: EventKind

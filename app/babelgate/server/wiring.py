@@ -348,5 +348,6 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         ttl_seconds=queue.ttl_seconds,
         dead_letter_retention_seconds=queue.dead_letter_retention_seconds,
         ordering_key=queue.ordering_key,
+        expired=queue.expired,
     )
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)

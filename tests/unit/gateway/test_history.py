@@ -49,6 +49,7 @@ WAYS: list[tuple[list[Record], str, str]] = [
         "waiting",
         "It waits in q again: the lease of its consumer expired.",
     ),
+    (way("accepted", ("dropped", {"outcome": "expired"})), "dropped", "It had expired, and q drops expired messages."),
     (way("accepted", "delivered", "nacked", "delivered"), "delivered", "A consumer of q has it."),
     (
         way("accepted", "delivered", "nacked", ("dead_lettered", {"outcome": "failed"})),

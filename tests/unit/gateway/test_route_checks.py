@@ -23,6 +23,7 @@ from tests.harness.passing import Passing
 LIMITED = MovingMemory("limited", replace(CAPABLE, max_retry_delay_seconds=900, max_lease_seconds=300))
 NO_DELAY = MovingMemory("none", replace(CAPABLE, max_retry_delay_seconds=0))
 ABLE = MovingMemory("able")
+HEADLESS = MovingMemory("headless", replace(CAPABLE, headers=False))
 
 
 def refusal(*rules: Rule, default: Rule | None = None) -> ConfigError:
@@ -54,6 +55,7 @@ def test_routes_come_in_the_order_of_lookup():
             "dead_letter_retention_seconds",
             "does not let its dead letters be read",
         ),
+        (HEADLESS, Policy(expired="drop"), "expired", "no ttl_seconds"),
     ],
 )
 def test_a_lacking_capability_is_refused_everywhere(binding, policy, key, limit):
@@ -66,6 +68,8 @@ def test_a_lacking_capability_is_refused_everywhere(binding, policy, key, limit)
 def test_what_just_fits_is_served():
     policy = Policy(lease_seconds=300, backoff_seconds=(1, 900))
     assert len(check(Router([Rule("a", LIMITED, policy), Rule("b", NO_DELAY, Policy(backoff_seconds=(0,)))]))) == 2
+    dropping = [Rule("a", ABLE, Policy(expired="drop")), Rule("b", HEADLESS, Policy(ttl_seconds=1, expired="drop"))]
+    assert len(check(Router(dropping))) == 2
 
 
 def test_an_unknown_option_names_its_place():

@@ -87,6 +87,7 @@ def test_calls_are_not_recorded(buffer: Buffer) -> None:
         (happened("lease_expired"), None),
         (Event("dead_lettered", "orders", "main", reason="failed", messages=(MESSAGE,)), "failed"),
         (Event("poison", "orders", "main", reason="missing_urn", messages=(MESSAGE,)), "missing_urn"),
+        (Event("dropped", "orders", "main", reason="expired", messages=(MESSAGE,)), "expired"),
     ],
     ids=lambda value: value.kind if isinstance(value, Event) else "",
 )

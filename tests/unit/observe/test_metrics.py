@@ -45,6 +45,7 @@ class TestEvents:
             (Event("lease_lost", "q", "b", 3), catalogue.SETTLED, ("q", "b", "lease_lost")),
             (Event("extended", "q", "b", 3), catalogue.EXTENDED, ("q", "b")),
             (Event("lease_expired", "q", "b", 3), catalogue.LEASE_EXPIRED, ("q", "b")),
+            (Event("dropped", "q", "b", 3, "expired"), catalogue.DROPPED, ("q", "b")),
             (Event("redriven", "q", "b", 3), catalogue.REDRIVEN, ("q", "b")),
             (Event("settled_here", "q", "b", 3), catalogue.LOCAL_SETTLES, ("q", "b")),
             (Event("forwarded", "q", "b", 3, "unknown"), catalogue.FORWARDED_SETTLES, ("q", "b", "unknown")),

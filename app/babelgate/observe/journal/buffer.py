@@ -23,6 +23,7 @@ _EVENTS: Mapping[EventKind, JournalEvent] = {
     "dead_lettered": "dead_lettered",
     "redriven": "redriven",
     "poison": "poison",
+    "dropped": "dropped",
 }
 """The events that have a record. The others concern leases and processes, not messages."""
 _OUTCOMES: Mapping[EventKind, str] = {"acked": "acked", "nacked": "nacked", "rejected": "rejected"}

@@ -28,6 +28,7 @@ JournalEvent = Literal[
     "dead_lettered",
     "redriven",
     "poison",
+    "dropped",
     "gap",
 ]
 
@@ -110,8 +111,8 @@ SCHEMA: tuple[Column, ...] = (
     Column(
         "outcome",
         "string",
-        "how a lease ended (acked, nacked, rejected), why a message was dead-lettered, the code of a poison message, "
-        "or `edited` or `forced` for a redriven one that is not the message itself",
+        "how a lease ended (acked, nacked, rejected), why a message was dead-lettered or dropped, the code of a poison "
+        "message, or `edited` or `forced` for a redriven one that is not the message itself",
         nullable=True,
     ),
     Column("to_queue", "string", "of a redriven message: its new queue", optional=True),
@@ -138,6 +139,7 @@ EVENTS: dict[JournalEvent, str] = {
     "dead_lettered": "the message was moved to the dead-letter queue",
     "redriven": "the message was sent back from the dead-letter queue, with the same `message_id` unless it was edited",
     "poison": "an unreadable or invalid body was found and dead-lettered",
+    "dropped": "the message had expired and was removed, because its route has `expired: drop`; `outcome` is `expired`",
     "gap": "records were lost here because the buffer was full",
 }
 

@@ -74,6 +74,7 @@ EXTENDED = _counter("babelgate.extended", "Leases that consumers prolonged.")
 DEAD_LETTERED = _counter("babelgate.dead_lettered", "Messages moved to a dead-letter queue.", "reason")
 REDRIVEN = _counter("babelgate.redriven", "Dead letters sent back, by their original queue.")
 POISON = _counter("babelgate.poison", "Unreadable or invalid bodies found on a queue.")
+DROPPED = _counter("babelgate.dropped", "Expired messages that were removed, because their route says so.")
 LEASE_EXPIRED = _counter("babelgate.lease_expired", "Leases that expired before a settle.")
 REINJECTED = _counter(
     "babelgate.reinjected", "Delayed messages that the gateway itself moved back to their queues.", labels=("broker",)

@@ -14,6 +14,7 @@ from babelgate.observe.metrics.catalogue import (
     CONSUMED_MESSAGES,
     DEAD_LETTERED,
     DELIVERED,
+    DROPPED,
     END_TO_END,
     EXTENDED,
     FORWARDED_SETTLES,
@@ -50,11 +51,12 @@ _PLAIN = {
     "redriven": REDRIVEN,
     "extended": EXTENDED,
     "lease_expired": LEASE_EXPIRED,
+    "dropped": DROPPED,
     "settled_here": LOCAL_SETTLES,
 }
 # Series that start with 0 at the first event of a queue: Prometheus sees no increase in a series that starts with 1.
 _FROM_THE_START: tuple[tuple[Metric, Labels], ...] = (
-    *((metric, ()) for metric in (PUBLISHED, DELIVERED, REDRIVEN, LEASE_EXPIRED, POISON)),
+    *((metric, ()) for metric in (PUBLISHED, DELIVERED, REDRIVEN, LEASE_EXPIRED, POISON, DROPPED)),
     *((SETTLED, (outcome,)) for outcome in OUTCOMES),
     *((DEAD_LETTERED, (reason,)) for reason in REASONS),
 )

@@ -180,6 +180,7 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
             f.min(when("delivered")).alias("first_delivered_at"),
             f.min(when("acked")).alias("acked_at"),
             f.max(when("dead_lettered")).alias("dead_lettered_at"),
+            f.max(when("dropped")).alias("dropped_at"),
             count("accepted").alias("copies"),
             count("delivered").alias("deliveries"),
             count("acked").alias("acks"),
@@ -215,13 +216,15 @@ def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFra
     from pyspark.sql import functions as f
 
     acked, dead_at, delivered = f.col("acked_at"), f.col("dead_lettered_at"), f.col("first_delivered_at")
+    dropped_at = f.col("dropped_at")
     # Counts decide, not the last event, because the clocks of two processes may reverse the order of events.
     outcome = (
         f.when(acked.isNotNull(), "acked")
+        .when(dropped_at.isNotNull(), "dropped")
         .when(f.col("dead_letterings") > f.col("redrives"), "dead_lettered")
         .otherwise("open")
     )
-    ended = f.when(acked.isNotNull(), acked).when(f.col("outcome") == "dead_lettered", dead_at)
+    ended = f.coalesce(acked, dropped_at, f.when(f.col("outcome") == "dead_lettered", dead_at))
     wait = delivered - f.coalesce("accepted_at", "created_at")
     whole = acked - f.coalesce("created_at", "accepted_at")
     return (
@@ -276,7 +279,7 @@ def lifecycle_at(lifecycle: DataFrame, at: int) -> DataFrame:
     last, following = f.element_at(past, -1), f.try_element_at("hops", f.size(past) + 1)
     # The event after a redrive names the queue to which the message went.
     queue = f.when(last["event"] == "redriven", following["queue"]).otherwise(last["queue"])
-    had_ended = (count("acked") > 0) | (count("dead_lettered") > count("redriven"))
+    had_ended = (count("acked") > 0) | (count("dropped") > 0) | (count("dead_lettered") > count("redriven"))
     then = {
         "ended_at": f.when(had_ended, f.least("ended_at", f.lit(at))),
         "last_event": last["event"],

@@ -249,7 +249,7 @@ OPEN = Dataset(
     ("date",),
 )
 # ``queue``: the first queue; ``last_queue``: that of the last event; ``first_at``: of the first event; ``copies``: how
-# often it was accepted; ``outcome``: acked, dead_lettered or open; ``skewed``: a negative time was replaced by 0.
+# often it was accepted; ``outcome``: acked, dropped, dead_lettered or open; ``skewed``: a negative time became 0.
 LIFECYCLE = Dataset(
     "lifecycle",
     {
