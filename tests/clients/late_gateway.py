@@ -36,10 +36,14 @@ class _Local(ThreadingHTTPServer):
 
 
 class LateGateway(_Local):
-    """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled."""
+    """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled.
+    ``streams``: how many streams were asked for; each is answered with ``stream_status``.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, stream_status: int) -> None:
         super().__init__(_Handler)
+        self.stream_status = stream_status
+        self.streams = 0
         self.asked = threading.Event()
         self.answers = threading.Event()
         self.settled: list[str] = []
@@ -48,6 +52,10 @@ class LateGateway(_Local):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: LateGateway
+
+    def do_GET(self) -> None:
+        self.server.streams += 1
+        self._answer({"code": "not_found", "retryable": False}, self.server.stream_status)
 
     def do_POST(self) -> None:
         order = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -74,9 +82,9 @@ class _Handler(BaseHTTPRequestHandler):
         }
         self._answer({"messages": [] if again else [message]})
 
-    def _answer(self, value: dict[str, Any]) -> None:
+    def _answer(self, value: dict[str, Any], status: int = 200) -> None:
         text = json.dumps(value).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(text)))
         self.end_headers()
@@ -106,8 +114,8 @@ class _Breaking(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def late_gateway() -> Iterator[LateGateway]:
-    with LateGateway() as server, _served(server):
+def late_gateway(stream_status: int = 404) -> Iterator[LateGateway]:
+    with LateGateway(stream_status) as server, _served(server):
         try:
             yield server
         finally:

@@ -26,13 +26,28 @@ class Consumer:
     """The conformance program of a language that consumes ``queue``; its output goes to a file."""
 
     def __init__(
-        self, language: Language, url: str, queue: str, folder: Path, lease_seconds: float, concurrency: int = 4
+        self,
+        language: Language,
+        url: str,
+        queue: str,
+        folder: Path,
+        lease_seconds: float,
+        concurrency: int = 4,
+        *,
+        stream: bool = False,
     ) -> None:
         self._log = folder / f"{queue}.out"
         self._errors = folder / f"{queue}.err"
         with self._log.open("wb") as out, self._errors.open("wb") as err:
             self.process = subprocess.Popen(
-                [*language.run, "consume", queue, str(lease_seconds), str(concurrency)],
+                [
+                    *language.run,
+                    "consume",
+                    queue,
+                    str(lease_seconds),
+                    str(concurrency),
+                    *(["stream"] if stream else []),
+                ],
                 cwd=language.folder,
                 env=os.environ | {"BABELGATE_URL": url},
                 stdout=out,

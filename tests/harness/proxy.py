@@ -174,7 +174,7 @@ class Relay:
     """A proxy in a thread of its own: a service on ``port`` that goes and comes back while its server runs."""
 
     def __init__(self, port: int, server_port: int) -> None:
-        self._port = port
+        self.port = port
         self._loop = asyncio.new_event_loop()
         self._proxy = Proxy("127.0.0.1", server_port)
         self._serving = False
@@ -184,7 +184,7 @@ class Relay:
     def start(self) -> None:
         """Serve; idempotent."""
         if not self._serving:
-            asyncio.run_coroutine_threadsafe(self._proxy.start(self._port), self._loop).result(60)
+            asyncio.run_coroutine_threadsafe(self._proxy.start(self.port), self._loop).result(60)
             self._serving = True
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
-// Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+// Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY [stream] | checks QUEUE
 //        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 
 using System;
@@ -32,7 +32,13 @@ namespace Conformance
             else if (command == "consume")
             {
                 var concurrency = int.Parse(arguments[3], CultureInfo.InvariantCulture);
-                await ConsumeAsync(queue, double.Parse(arguments[2], CultureInfo.InvariantCulture), concurrency);
+                await ConsumeAsync(queue, new ConsumerOptions
+                {
+                    Lease = TimeSpan.FromSeconds(double.Parse(arguments[2], CultureInfo.InvariantCulture)),
+                    Concurrency = concurrency,
+                    Stream = arguments.Length > 4,
+                    Grace = TimeSpan.FromSeconds(5),
+                });
             }
             else if (command == "properties")
             {
@@ -90,7 +96,7 @@ namespace Conformance
             }
         }
 
-        private static async Task ConsumeAsync(string queue, double leaseSeconds, int concurrency)
+        private static async Task ConsumeAsync(string queue, ConsumerOptions options)
         {
             static async Task HandleAsync(Delivery delivery, CancellationToken cancellation)
             {
@@ -118,12 +124,6 @@ namespace Conformance
                 Environment.ExitCode = 0;
             };
             await using var client = new BabelgateClient();
-            var options = new ConsumerOptions
-            {
-                Concurrency = concurrency,
-                Lease = TimeSpan.FromSeconds(leaseSeconds),
-                Grace = TimeSpan.FromSeconds(5),
-            };
             await client.ConsumeAsync(queue, HandleAsync, options, stop.Token);
             Say(new { @event = "stopped" });
             stopped.Set();

@@ -242,6 +242,16 @@ namespace Babelgate.Client
             }
         }
 
+        /// <summary>The head of an answer without end, whose body is to be read.</summary>
+        internal async Task<HttpResponseMessage> StreamAsync(Call call, CancellationToken cancellationToken)
+        {
+            using var request = new HttpRequestMessage(HttpMethod.Get, call.Path);
+            request.Headers.Accept.Add(new MediaTypeWithQualityHeaderValue(MessageStream.ContentType));
+            request.Properties[GatewayHandler.Streams] = true;
+            var headOnly = HttpCompletionOption.ResponseHeadersRead;
+            return await _http.SendAsync(request, headOnly, cancellationToken).ConfigureAwait(false);
+        }
+
         private async Task<byte[]> OnceAsync(Call call, CancellationToken cancellationToken)
         {
             using var request = new HttpRequestMessage(call.Body == null ? HttpMethod.Get : HttpMethod.Post, call.Path);

@@ -60,6 +60,12 @@ namespace Babelgate.Client
             return new Call(Path(queue, "messages:receive"), body) { Wait = wait };
         }
 
+        public static Call Stream(string queue, int maxInFlight, TimeSpan lease)
+        {
+            var query = FormattableString.Invariant($"?max_in_flight={maxInFlight}&lease_seconds={lease.TotalSeconds}");
+            return new Call(Path(queue, "messages:stream") + query, null);
+        }
+
         public static IReadOnlyList<Delivery> Deliveries(string queue, byte[] answer, JsonSerializerOptions options) =>
             Json.Read(answer, read => read
                 .GetProperty("messages")

@@ -25,6 +25,7 @@ namespace Babelgate.Client
         private readonly ConsumerOptions _options;
         private readonly SemaphoreSlim _free;
         private readonly HashSet<Held> _held = new HashSet<Held>();
+        private MessageStream? _stream;
 
         /// <summary>Cancelled when handlers are not waited for any longer.</summary>
         private readonly CancellationTokenSource _graceOver = new CancellationTokenSource();
@@ -52,12 +53,86 @@ namespace Babelgate.Client
             var kept = Task.Run(() => KeepLeasesAsync(_givingBack.Token));
             try
             {
-                await ReceiveAsync(stop).ConfigureAwait(false);
+                if (!_options.Stream || !await StreamAsync(stop).ConfigureAwait(false))
+                {
+                    await ReceiveAsync(stop).ConfigureAwait(false);
+                }
             }
             finally
             {
                 await FinishAsync().ConfigureAwait(false);
+                CloseStream();
                 await kept.ConfigureAwait(false);
+            }
+        }
+
+        /// <summary>Starts what streams deliver, until a stop. False: there are none, and long polls are to follow.</summary>
+        private async Task<bool> StreamAsync(CancellationToken stop)
+        {
+            var attempts = new Attempts(Repeat.Always, Attempts.Forever);
+            var call = Calls.Stream(_queue, _options.Concurrency, _options.Lease);
+            var stopped = Task.Delay(Timeout.Infinite, stop);
+            while (!stop.IsCancellationRequested)
+            {
+                var json = _clientOptions.JsonOptions;
+                var stream = new MessageStream(end => _client.StreamAsync(call, end), _queue, json, _options.Log);
+                _stream = stream;
+                TimeSpan pause;
+                try
+                {
+                    while (true)
+                    {
+                        var next = stream.NextAsync();
+                        // After a stop the stream ends when the handlers have ended. What was not handled goes back then.
+                        if (await Task.WhenAny(next, stopped).ConfigureAwait(false) != next)
+                        {
+                            return true;
+                        }
+                        var delivery = await next.ConfigureAwait(false);
+                        if (!await PassedAsync(_free.WaitAsync(stop)).ConfigureAwait(false))
+                        {
+                            return true;
+                        }
+                        Start(new Held(delivery, Clock.Now + _options.Lease, _graceOver.Token));
+                    }
+                }
+                catch (BabelgateException) when (stop.IsCancellationRequested)
+                {
+                    return true;
+                }
+                catch (BabelgateException) when (stream.IsUnavailable)
+                {
+                    CloseStream();
+                    _options.Log("The gateway offers no streams: the consumer goes on with long polls.", null);
+                    return false;
+                }
+                catch (BabelgateException error)
+                {
+                    CloseStream();
+                    if (stream.WasHeard)
+                    {
+                        attempts = new Attempts(Repeat.Always, Attempts.Forever);
+                    }
+                    if (!attempts.TryPause(error, out pause))
+                    {
+                        throw;
+                    }
+                    Warn($"stream of {_queue} failed, next in {pause.TotalSeconds:0.0} s", error);
+                }
+                await PassedAsync(Task.Delay(pause, stop)).ConfigureAwait(false);
+            }
+            return true;
+        }
+
+        /// <summary>The gateway takes back what is not settled, so that these leases are to be asked about soon.</summary>
+        private void CloseStream()
+        {
+            _stream?.Dispose();
+            _stream = null;
+            var soon = Clock.Now + _options.Lease / 3;
+            foreach (var held in HeldNow())
+            {
+                held.Deadline = held.Deadline < soon ? held.Deadline : soon;
             }
         }
 

@@ -11,13 +11,16 @@ using Babelgate.Client.Generated;
 namespace Babelgate.Client
 {
     /// <summary>
-    /// Sends requests with a time-out, reads answers whole, and throws <see cref="BabelgateException"/> unless they are
+    /// Sends requests with a time-out, reads answers whole, streams excepted, and throws <see cref="BabelgateException"/> unless they are
     /// of success. The hand-written and the generated part send their requests through it.
     /// </summary>
     internal sealed class GatewayHandler : DelegatingHandler
     {
         /// <summary>The property of a request with the TimeSpan that the gateway may wait before it answers.</summary>
         public const string Wait = "babelgate.wait";
+
+        /// <summary>The property of a request whose answer has no end. The caller limits the time.</summary>
+        public const string Streams = "babelgate.streams";
 
         private const int BufferBytes = 65_536;
         private readonly TimeSpan _timeout;
@@ -32,12 +35,20 @@ namespace Babelgate.Client
         {
             var wait = request.Properties.TryGetValue(Wait, out var given) ? (TimeSpan)given : TimeSpan.Zero;
             using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-            limit.CancelAfter(_timeout + wait);
+            var streams = request.Properties.ContainsKey(Streams);
+            if (!streams)
+            {
+                limit.CancelAfter(_timeout + wait);
+            }
             HttpResponseMessage? response = null;
             using var body = new MemoryStream();
             try
             {
                 response = await base.SendAsync(request, limit.Token).ConfigureAwait(false);
+                if (streams && response.IsSuccessStatusCode)
+                {
+                    return response;
+                }
                 using var content = await response.Content.ReadAsStreamAsync().ConfigureAwait(false);
                 await content.CopyToAsync(body, BufferBytes, limit.Token).ConfigureAwait(false);
             }

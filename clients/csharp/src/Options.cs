@@ -65,6 +65,12 @@ namespace Babelgate.Client
         /// <summary>Of the long poll, at most 30 s. Default: 20 s.</summary>
         public TimeSpan Wait { get; set; } = TimeSpan.FromSeconds(20);
 
+        /// <summary>
+        /// Whether one open stream delivers the messages, instead of long polls. These follow where the gateway offers no
+        /// streams. Default: false.
+        /// </summary>
+        public bool Stream { get; set; }
+
         /// <summary>How long a stop waits for running handlers. Default: 30 s.</summary>
         public TimeSpan Grace { get; set; } = TimeSpan.FromSeconds(30);
 

@@ -40,7 +40,7 @@ import java.util.function.Function;
 /**
  * Produces, consumes and checks with the client. Prints one JSON object per line.
  *
- * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+ * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY [stream] | checks QUEUE
  * | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
  */
 public final class Conformance {
@@ -56,7 +56,13 @@ public final class Conformance {
         String queue = arguments[1];
         switch (arguments[0]) {
             case "produce" -> produce(queue, arguments[2], Integer.parseInt(arguments[3]));
-            case "consume" -> consume(queue, seconds(Double.parseDouble(arguments[2])), Integer.parseInt(arguments[3]));
+            case "consume" -> consume(
+                    queue,
+                    ConsumerOptions.DEFAULTS
+                            .lease(seconds(Double.parseDouble(arguments[2])))
+                            .concurrency(Integer.parseInt(arguments[3]))
+                            .stream(arguments.length > 4)
+                            .grace(Duration.ofSeconds(5)));
             case "properties" -> properties(queue, arguments[2]);
             case "options" -> options(queue, JSON.readTree(arguments[2]));
             case "letters" -> letters(queue);
@@ -104,9 +110,7 @@ public final class Conformance {
         }
     }
 
-    private static void consume(String queue, Duration lease, int concurrency) throws Exception {
-        ConsumerOptions options =
-                ConsumerOptions.DEFAULTS.concurrency(concurrency).lease(lease).grace(Duration.ofSeconds(5));
+    private static void consume(String queue, ConsumerOptions options) throws Exception {
         Consumer consumer = Client.create().consumer(queue, Conformance::handle, options);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             consumer.close();

@@ -1,7 +1,7 @@
 <?php
 
 // Produces, consumes and checks with the client. Prints one JSON object per line.
-// Usage: conformance.php produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
+// Usage: conformance.php produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY [stream] | checks QUEUE
 //        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 
 declare(strict_types=1);
@@ -52,7 +52,7 @@ function produce(string $queue, string $producer, int $count): void
     }
 }
 
-function consume(string $queue, float $leaseSeconds, int $concurrency): void
+function consume(string $queue, float $leaseSeconds, int $concurrency, bool $stream): void
 {
     $handle = static function (Delivery $delivery): void {
         $data = $delivery->data();
@@ -70,7 +70,7 @@ function consume(string $queue, float $leaseSeconds, int $concurrency): void
         say(['event' => 'handled', 'id' => $delivery->id()] + $facts);
     };
     $client = new Client();
-    $options = ['concurrency' => $concurrency, 'leaseSeconds' => $leaseSeconds, 'graceSeconds' => 5];
+    $options = ['concurrency' => $concurrency, 'leaseSeconds' => $leaseSeconds, 'graceSeconds' => 5, 'stream' => $stream];
     $consumer = $client->consumer($queue, $handle, ...$options);
     $consumer->run(signals: [SIGTERM]);
     say(['event' => 'stopped']);
@@ -259,7 +259,7 @@ function decoded(string $text): array
 [, $command, $queue] = $argv;
 match ($command) {
     'produce' => produce($queue, $argv[3], (int) $argv[4]),
-    'consume' => consume($queue, (float) $argv[3], (int) $argv[4]),
+    'consume' => consume($queue, (float) $argv[3], (int) $argv[4], isset($argv[5])),
     'checks' => checks($queue),
     'properties' => properties($queue, $argv[3]),
     'options' => options($queue, decoded($argv[3])),

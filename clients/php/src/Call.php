@@ -45,6 +45,12 @@ final class Call
         return new self(self::path($queue, 'messages:receive'), self::json($parameters), waitSeconds: $waitSeconds);
     }
 
+    public static function stream(string $queue, int $maxInFlight, float $leaseSeconds): self
+    {
+        $query = http_build_query(['max_in_flight' => $maxInFlight, 'lease_seconds' => $leaseSeconds]);
+        return new self(self::path($queue, "messages:stream?$query"), null, ['Accept' => 'application/x-ndjson']);
+    }
+
     /**
      * @param string $action ack, nack, reject or extend
      * @param list<string> $tokens

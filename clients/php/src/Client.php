@@ -201,6 +201,8 @@ final class Client
      * @param float $waitSeconds of the long poll, at most 30
      * @param float $graceSeconds how long a stop waits for running handlers
      * @param ?\Closure(string): void $log hears of failed handlers and of a gateway that is away; default: error_log
+     * @param bool $stream one open stream delivers the messages, instead of long polls; these follow where the gateway
+     *     offers no streams
      */
     public function consumer(
         string $queue,
@@ -210,12 +212,23 @@ final class Client
         float $waitSeconds = 20,
         float $graceSeconds = 30,
         ?\Closure $log = null,
+        bool $stream = false,
     ): Consumer {
         $log ??= static function (string $text): void {
             error_log($text);
         };
         $handler = $handler(...);
-        return new Consumer($this, $queue, $handler, $concurrency, $leaseSeconds, $waitSeconds, $graceSeconds, $log);
+        return new Consumer(
+            $this,
+            $queue,
+            $handler,
+            $concurrency,
+            $leaseSeconds,
+            $waitSeconds,
+            $graceSeconds,
+            $log,
+            $stream,
+        );
     }
 
     /** The dead letters of `queue`: list, show, redrive, delete and purge them. */

@@ -23,6 +23,7 @@ final class Consumer
     /** @var array<int, Held> */
     private array $held = [];
     private ?int $receiving = null;
+    private ?MessageStream $stream = null;
     private ?int $extending = null;
     private float $receiveAt = 0;
     private float $extendAt = 0;
@@ -38,6 +39,7 @@ final class Consumer
         private readonly float $waitSeconds,
         private readonly float $graceSeconds,
         private readonly \Closure $log,
+        private bool $streams,
     ) {
         if ($concurrency < 1 || $concurrency > self::MOST_CONCURRENCY) {
             throw new \InvalidArgumentException('concurrency must be from 1 to ' . self::MOST_CONCURRENCY);
@@ -74,6 +76,7 @@ final class Consumer
             }
             $this->finish();
         } finally {
+            $this->stream?->close();
             foreach ($this->held as $held) {
                 $held->worker?->end(kill: true);
             }
@@ -109,7 +112,11 @@ final class Consumer
     /** Do what is due, and wait a moment for what happens next. */
     private function turn(): void
     {
-        $this->receive();
+        if ($this->streams) {
+            $this->stream();
+        } else {
+            $this->receive();
+        }
         $this->keepLeases();
         foreach ($this->held as $held) {
             $this->settle($held);
@@ -150,17 +157,58 @@ final class Consumer
                 }
                 return;
             }
-            try {
-                $pause = $this->attempts->pauseAfter($answer);
-            } catch (BabelgateException $refused) {
-                $this->refused = $refused;
-                $this->stopping = true;
-                return;
-            }
-            $this->receiveAt = Attempts::now() + $pause;
-            $this->log(sprintf('receive failed, next in %.1f s: %s', $pause, $answer->getMessage()));
+            $this->pauseAfter($answer);
         };
         $this->receiving = $this->http->start($call, null, $done);
+    }
+
+    /** Keep a stream open, and hand on what it delivers. After a stop it delivers no more, and is open until the end. */
+    private function stream(): void
+    {
+        if ($this->stream === null) {
+            if (!$this->stopping && Attempts::now() >= $this->receiveAt) {
+                $call = Call::stream($this->queue, $this->concurrency, $this->leaseSeconds);
+                $this->stream = new MessageStream($this->http, $call, $this->log(...));
+            }
+            return;
+        }
+        $this->stream->check();
+        $failure = $this->stream->failure;
+        if ($failure === null) {
+            while (!$this->stopping && $this->idle !== [] && $this->stream->messages !== []) {
+                $this->hand(array_shift($this->stream->messages));
+            }
+            return;
+        }
+        if ($this->stream->heard) {
+            $this->attempts = new Attempts(false, INF);
+        }
+        if ($this->stream->unavailable) {
+            $this->streams = false;
+            $this->log('The gateway offers no streams: the consumer goes on with long polls.');
+        } elseif (!$this->stopping) {
+            $this->pauseAfter($failure);
+        }
+        $this->stream->close();
+        $this->stream = null;
+        // The gateway takes back what is not settled, so that these leases are to be asked about soon.
+        foreach ($this->held as $held) {
+            $held->deadline = min($held->deadline, Attempts::now() + $this->leaseSeconds / 3);
+        }
+    }
+
+    /** Receive again later, or not at all when the gateway refuses to. */
+    private function pauseAfter(BabelgateException $failure): void
+    {
+        try {
+            $pause = $this->attempts->pauseAfter($failure);
+        } catch (BabelgateException $refused) {
+            $this->refused = $refused;
+            $this->stopping = true;
+            return;
+        }
+        $this->receiveAt = Attempts::now() + $pause;
+        $this->log(sprintf('receive failed, next in %.1f s: %s', $pause, $failure->getMessage()));
     }
 
     /**

@@ -50,12 +50,13 @@ final class Http
     }
 
     /**
-     * Send `call`; `poll` hands its answer to `done`.
+     * Send `call`; `poll` hands its answer to `done`, and that of a stream in parts to `received`, without a time-out.
      *
      * @param \Closure(array<string, mixed>|BabelgateException): void $done
+     * @param ?\Closure(string): void $received
      * @return int for `cancel`
      */
-    public function start(Call $call, ?float $timeoutSeconds, \Closure $done): int
+    public function start(Call $call, ?float $timeoutSeconds, \Closure $done, ?\Closure $received = null): int
     {
         if ($this->owner !== getmypid()) {
             // Two processes must not write to one connection. Closing it here would end it for the other.
@@ -83,10 +84,24 @@ final class Http
             // Where a kept connection was closed meanwhile, curl sends the request again on its own.
             CURLOPT_FRESH_CONNECT => $call->unlessWritten,
         ]);
+        $body = null;
+        if ($received !== null) {
+            $body = '';
+            curl_setopt($handle, CURLOPT_TIMEOUT_MS, 0);
+            $write = static function (\CurlHandle $handle, string $part) use (&$body, $received): int {
+                if (self::streams($handle)) {
+                    $received($part);
+                } else {
+                    $body .= $part;
+                }
+                return strlen($part);
+            };
+            curl_setopt($handle, CURLOPT_WRITEFUNCTION, $write);
+        }
         curl_multi_add_handle($this->multi, $handle);
         $id = spl_object_id($handle);
-        $this->running[$id] = [$handle, function () use ($handle, $done): void {
-            $done(self::read($handle));
+        $this->running[$id] = [$handle, function () use ($handle, $done, &$body): void {
+            $done(self::read($handle, $body ?? curl_multi_getcontent($handle) ?? ''));
         }];
         return $id;
     }
@@ -129,15 +144,25 @@ final class Http
         $this->running = [];
     }
 
+    /** Whether what comes is a stream, and not another answer. */
+    private static function streams(\CurlHandle $handle): bool
+    {
+        $type = (string) curl_getinfo($handle, CURLINFO_CONTENT_TYPE);
+        return curl_getinfo($handle, CURLINFO_RESPONSE_CODE) === 200 && str_starts_with($type, 'application/x-ndjson');
+    }
+
     /** @return array<string, mixed>|BabelgateException */
-    private static function read(\CurlHandle $handle): array|BabelgateException
+    private static function read(\CurlHandle $handle, string $body): array|BabelgateException
     {
         if (curl_errno($handle) !== 0) {
             $sent = curl_getinfo($handle, CURLINFO_REQUEST_SIZE) > 0;
             return new UnreachableException('No gateway answered: ' . curl_error($handle) . '.', $sent);
         }
+        if (self::streams($handle)) {
+            return [];
+        }
         $status = curl_getinfo($handle, CURLINFO_RESPONSE_CODE);
-        $read = json_decode(curl_multi_getcontent($handle) ?? '', true, self::MOST_LEVELS);
+        $read = json_decode($body, true, self::MOST_LEVELS);
         if ($status >= 200 && $status < 300 && is_array($read)) {
             return $read;
         }

@@ -39,6 +39,11 @@ record Call(String path, byte[] body, Map<String, String> headers, Duration wait
         return new Call(path(queue, "messages:receive"), Json.bytes(order), Map.of(), wait, false);
     }
 
+    static Call stream(String queue, int maxInFlight, Duration lease) {
+        String query = "messages:stream?max_in_flight=" + maxInFlight + "&lease_seconds=" + Json.seconds(lease);
+        return new Call(path(queue, query), null, Map.of("Accept", "application/x-ndjson"), Duration.ZERO, false);
+    }
+
     /** {@code parameters}: the members of the request beside the tokens. */
     static Call settle(String action, Collection<Delivery> deliveries, ObjectNode parameters) {
         ArrayNode tokens = parameters.putArray("ack_tokens");

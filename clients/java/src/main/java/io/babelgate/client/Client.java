@@ -240,6 +240,11 @@ public final class Client {
 
     /** One attempt that has begun. */
     CompletableFuture<HttpResponse<byte[]>> send(Call call) {
+        return send(call, HttpResponse.BodyHandlers.ofByteArray());
+    }
+
+    /** One attempt that has begun; {@code body} reads the answer. */
+    CompletableFuture<HttpResponse<byte[]>> send(Call call, HttpResponse.BodyHandler<byte[]> body) {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + call.path()))
                 .header("User-Agent", "babelgate-java/" + VERSION);
         if (call.body() != null) {
@@ -249,7 +254,7 @@ public final class Client {
         if (token != null) {
             request.header("Authorization", "Bearer " + token);
         }
-        return http.sendAsync(request.build(), HttpResponse.BodyHandlers.ofByteArray());
+        return http.sendAsync(request.build(), body);
     }
 
     /** The answer to {@code sent}. */

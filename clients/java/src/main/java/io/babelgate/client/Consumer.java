@@ -42,6 +42,7 @@ public final class Consumer implements AutoCloseable {
     private final AtomicBoolean started = new AtomicBoolean();
     private final CountDownLatch ended = new CountDownLatch(1);
     private final AtomicInteger threads = new AtomicInteger();
+    private volatile MessageStream stream;
 
     Consumer(Client client, String queue, MessageHandler handler, ConsumerOptions options) {
         this.client = client;
@@ -66,9 +67,12 @@ public final class Consumer implements AutoCloseable {
         long every = Math.max(options.lease().toNanos() / 12, 1);
         keeper.scheduleWithFixedDelay(this::keepLeases, every, every, TimeUnit.NANOSECONDS);
         try {
-            receive(handlers);
+            if (!options.stream() || !stream(handlers)) {
+                receive(handlers);
+            }
         } finally {
             finish(handlers);
+            closeStream();
             keeper.shutdownNow();
             ended.countDown();
         }
@@ -78,6 +82,10 @@ public final class Consumer implements AutoCloseable {
     public void stop() {
         stopped.complete(null);
         free.release();
+        MessageStream open = stream;
+        if (open != null) {
+            open.wake();
+        }
     }
 
     /** Stop, and wait until {@link #run} has ended. */
@@ -124,12 +132,67 @@ public final class Consumer implements AutoCloseable {
             } finally {
                 free.release(wanted - deliveries.size());
             }
-            for (Delivery delivery : deliveries) {
-                Held each = new Held(delivery, System.nanoTime() + options.lease().toNanos());
-                held.put(delivery.ackToken(), each);
-                each.running = handlers.submit(() -> handle(each));
+            deliveries.forEach(delivery -> start(delivery, handlers));
+        }
+    }
+
+    /** Start the handlers of what streams deliver, until a stop. False: there are none, and long polls are to follow. */
+    private boolean stream(ExecutorService handlers) {
+        Attempts attempts = new Attempts(false, null);
+        Call call = Call.stream(queue, options.concurrency(), options.lease());
+        while (!stopped.isDone()) {
+            MessageStream open = new MessageStream(client, call);
+            stream = open;
+            try {
+                while (!stopped.isDone()) {
+                    JsonNode message = open.next();
+                    if (message != null) {
+                        free.acquire();
+                        if (!stopped.isDone()) {
+                            start(new Delivery(queue, message), handlers);
+                        }
+                    }
+                }
+                // It ends when the handlers have ended. What was not handled goes back then.
+                return true;
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+                return true;
+            } catch (BabelgateException error) {
+                closeStream();
+                if (stopped.isDone()) {
+                    return true;
+                }
+                if (open.isUnavailable()) {
+                    LOG.log(Level.WARNING, "The gateway offers no streams: the consumer goes on with long polls.");
+                    return false;
+                }
+                if (open.wasHeard()) {
+                    attempts = new Attempts(false, null);
+                }
+                Duration pause = attempts.pauseAfter(error);
+                LOG.log(Level.WARNING, "stream of {0} failed, next in {1}: {2}", queue, pause, error.getMessage());
+                awaitStop(pause);
             }
         }
+        return true;
+    }
+
+    /** Close the stream. The gateway takes back what is not settled, so that these leases are to be asked about soon. */
+    private void closeStream() {
+        MessageStream open = stream;
+        if (open != null) {
+            open.close();
+            stream = null;
+            long soon = System.nanoTime() + options.lease().toNanos() / 3;
+            held.values().forEach(each -> each.deadline = soon - each.deadline < 0 ? soon : each.deadline);
+        }
+    }
+
+    private void start(Delivery delivery, ExecutorService handlers) {
+        Held each = new Held(delivery, System.nanoTime() + options.lease().toNanos());
+        held.put(delivery.ackToken(), each);
+        each.running = handlers.submit(() -> handle(each));
     }
 
     /** The answer, waited for until a stop, and a moment longer. */

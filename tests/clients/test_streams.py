@@ -1,0 +1,125 @@
+"""Consumers that read a stream: when it is cut, when the gateway is killed, when they stop, and without streams."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.languages import Language
+from tests.clients.late_gateway import late_gateway
+from tests.clients.programs import BY_NAME, PATIENCE_SECONDS, Consumer, until
+from tests.harness.gateway import GatewayProcess
+from tests.harness.local import free_port
+from tests.harness.proxy import Relay
+
+JOB = "urn:babel:conformance:made"
+LEASE_SECONDS = 3
+MESSAGES = 40
+FALLBACK = "The gateway offers no streams: the consumer goes on with long polls."
+STREAM = ["php", "java", "csharp"]
+each_language_with_streams = pytest.mark.parametrize("language", [BY_NAME[name] for name in STREAM], ids=STREAM)
+
+
+def publish(gateway: GatewayProcess, queue: str, numbers: range, **data: Any) -> None:
+    drafts = [{"job": JOB, "data": {"producer": "test", "n": n, **data}} for n in numbers]
+    with gateway.client() as http:
+        assert http.post(f"queues/{queue}/messages:batch", json=drafts).status_code == 201
+
+
+@each_language_with_streams
+def test_a_stream_loses_nothing_when_the_gateway_is_killed_and_when_its_consumer_stops(
+    language: Language, gateway: GatewayProcess, queue: str, tmp_path: Path
+) -> None:
+    consumer = Consumer(language, gateway.url, queue, tmp_path, LEASE_SECONDS, stream=True)
+
+    def seen() -> tuple[Any, str]:
+        return consumer.events(), consumer.errors()
+
+    def unsettled() -> int:
+        with gateway.client() as http:
+            stats = http.get(f"queues/{queue}").json()["stats"]
+        return int(stats["depth"] + stats["in_flight"] + stats["delayed"])
+
+    def are_done(count: int) -> bool:
+        return {event["n"] for event in consumer.handled()} == {*range(count)} and unsettled() == 0
+
+    try:
+        # One handler takes longer than a lease.
+        publish(gateway, queue, range(1), sleep_seconds=LEASE_SECONDS + 1)
+        publish(gateway, queue, range(1, MESSAGES))
+        until(lambda: are_done(MESSAGES), seen)
+        assert sorted(event["n"] for event in consumer.handled()) == [*range(MESSAGES)]
+        assert {event["attempts"] for event in consumer.handled()} == {0}
+        with gateway.client() as http:
+            assert f'babelgate_open_streams{{broker="cache",queue="{queue}"}} 1.0' in http.get("/metrics").text
+
+        publish(gateway, queue, range(MESSAGES, 2 * MESSAGES), sleep_seconds=0.1)
+        until(lambda: len(consumer.handled()) > MESSAGES + 4, seen)
+        gateway.kill()
+        gateway.start()
+        until(lambda: are_done(2 * MESSAGES), seen)
+
+        publish(gateway, queue, range(2 * MESSAGES, 2 * MESSAGES + 9), sleep_seconds=60)
+        with gateway.client() as http:
+            until(lambda: http.get(f"queues/{queue}").json()["stats"]["in_flight"] == 4, seen)
+            consumer.stop()
+            left: list[dict[str, Any]] = []
+
+            def is_back() -> bool:
+                answer = http.post(f"queues/{queue}/messages:receive", json={"max_messages": 9, "lease_seconds": 300})
+                left.extend(answer.json()["messages"])
+                return len(left) == 9
+
+            until(is_back, lambda: left)
+        # What is given back counts no attempt, and the end of a lease would.
+        assert {message["attempts"] for message in left} == {0}
+        assert FALLBACK not in consumer.errors()
+    finally:
+        consumer.process.kill()
+        consumer.process.wait()
+
+
+@each_language_with_streams
+def test_a_handler_whose_stream_is_cut_has_lost_its_lease(
+    language: Language, gateway: GatewayProcess, queue: str, tmp_path: Path
+) -> None:
+    relay = Relay(free_port(), int(gateway.url.rpartition(":")[2]))
+    relay.start()
+    consumer = Consumer(language, f"http://127.0.0.1:{relay.port}", queue, tmp_path, LEASE_SECONDS, stream=True)
+    try:
+        publish(gateway, queue, range(1), sleep_seconds=2 * LEASE_SECONDS)
+        with gateway.client() as http:
+            until(lambda: http.get(f"queues/{queue}").json()["stats"]["in_flight"] == 1, consumer.errors)
+        relay.stop()
+        relay.start()
+        # The message comes again at once, over the next stream.
+        until(lambda: bool(consumer.handled()), lambda: (consumer.events(), consumer.errors()))
+        consumer.stop()
+        ((n, attempts),) = [(event["n"], event["attempts"]) for event in consumer.handled()]
+        assert (n, attempts) == (0, 0)
+        errors = consumer.errors()
+        assert "lease of" in errors and "is lost" in errors
+    finally:
+        consumer.process.kill()
+        consumer.process.wait()
+        relay.close()
+
+
+@each_language_with_streams
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_gateway_without_streams_is_polled(language: Language, status: int, tmp_path: Path) -> None:
+    with late_gateway(status) as gateway:
+        consumer = Consumer(language, gateway.url, "late", tmp_path, lease_seconds=60, stream=True)
+        try:
+            gateway.answers.set()
+            until(lambda: gateway.settled == ["late-token"], lambda: (consumer.events(), consumer.errors()))
+            consumer.process.send_signal(signal.SIGTERM)
+            assert consumer.process.wait(PATIENCE_SECONDS) == 0, consumer.errors()
+        finally:
+            consumer.process.kill()
+            consumer.process.wait()
+        assert gateway.streams == 1
+        assert consumer.errors().count(FALLBACK) == 1
