@@ -114,7 +114,7 @@ def evaluated(url: str, script: str, seconds: float = 300) -> Any:
     # Chromium reads from the file descriptor 3 and writes to 4, so that neither may be a source.
     ends = [fcntl.fcntl(each, fcntl.F_DUPFD, 10) for each in (orders_read, answers_written)]
     with tempfile.TemporaryDirectory(prefix="babelgate-browser-", ignore_cleanup_errors=True) as profile:
-        command = _command(profile, 1200, "--remote-debugging-pipe", "about:blank")
+        command = _command(profile, 1200, "--remote-debugging-pipe", "about:blank", height=800)
         moved = ["bash", "-c", f'exec "$@" 3<&{ends[0]} 4>&{ends[1]}', "bash", *command]
         process = subprocess.Popen(moved, pass_fds=ends, stderr=subprocess.DEVNULL)
         for each in (orders_read, answers_written, *ends):
