@@ -140,19 +140,9 @@ func (c *Client) do(ctx context.Context, request call, out any, retryFor time.Du
 func (c *Client) once(ctx context.Context, request call, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout+request.wait)
 	defer cancel()
-	made, err := http.NewRequestWithContext(ctx, request.method, c.url+"/"+request.path, bytes.NewReader(request.body))
+	made, err := c.request(ctx, request)
 	if err != nil {
 		return err
-	}
-	for name, values := range request.header {
-		made.Header[name] = values
-	}
-	if request.body != nil {
-		made.Header.Set("Content-Type", "application/json")
-	}
-	made.Header.Set("User-Agent", "babelgate-go/"+Version)
-	if c.token != "" {
-		made.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	answer, err := c.http.Do(made)
 	if err != nil {
@@ -173,6 +163,25 @@ func (c *Client) once(ctx context.Context, request call, out any) error {
 		return fmt.Errorf("babelgate: the answer cannot be read: %w", err)
 	}
 	return nil
+}
+
+// request is the HTTP request of a call.
+func (c *Client) request(ctx context.Context, request call) (*http.Request, error) {
+	made, err := http.NewRequestWithContext(ctx, request.method, c.url+"/"+request.path, bytes.NewReader(request.body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range request.header {
+		made.Header[name] = values
+	}
+	if request.body != nil {
+		made.Header.Set("Content-Type", "application/json")
+	}
+	made.Header.Set("User-Agent", "babelgate-go/"+Version)
+	if c.token != "" {
+		made.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return made, nil
 }
 
 func problemOf(answer *http.Response, body []byte) error {

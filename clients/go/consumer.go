@@ -32,6 +32,9 @@ type ConsumerOptions struct {
 	Wait        time.Duration // of the long poll, at most 30 s; default 20 s
 	Grace       time.Duration // how long a stop waits for running handlers; default 30 s
 	Logger      *slog.Logger  // default: slog.Default()
+	// Stream: read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon as
+	// one is settled. When its connection ends, all its leases do.
+	Stream bool
 }
 
 // A Consumer runs a handler for the messages of a queue, several at a time.
@@ -89,8 +92,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	keeping, stopKeeping := context.WithCancel(handlers)
 	defer stopKeeping()
 	go c.keepLeases(keeping)
+	var source *stream
+	if c.options.Stream {
+		reading, end := context.WithCancel(context.WithoutCancel(ctx))
+		defer end()
+		source = c.openStream(ctx, reading)
+	}
 	var running sync.WaitGroup
-	err := c.receive(ctx, handlers, &running)
+	err := c.receive(ctx, handlers, source, &running)
 	ended := make(chan struct{})
 	go func() { running.Wait(); close(ended) }()
 	select {
@@ -102,11 +111,21 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return err
 }
 
-func (c *Consumer) receive(ctx, handlers context.Context, running *sync.WaitGroup) error {
+// receive starts a handler for each message, until ctx is done. source: nil for long polls.
+func (c *Consumer) receive(ctx, handlers context.Context, source *stream, running *sync.WaitGroup) error {
 	polling, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(arriveWithin, hangUp) })()
 	slots := make(chan struct{}, c.options.Concurrency)
+	start := func(delivery *Delivery, deadline time.Time) {
+		held, handling := c.hold(handlers, delivery, deadline)
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			defer func() { <-slots }()
+			c.handle(handling, handlers, held)
+		}()
+	}
 	pauses := &attempts{pause: firstPause}
 	for ctx.Err() == nil {
 		// The first free slot is waited for; each other one asks for one more message.
@@ -114,6 +133,20 @@ func (c *Consumer) receive(ctx, handlers context.Context, running *sync.WaitGrou
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
+		}
+		if source != nil {
+			delivery, err := source.next(ctx)
+			if delivery != nil {
+				start(delivery, time.Now().Add(c.options.Lease))
+				continue
+			}
+			<-slots
+			if !errors.Is(err, errNoStreams) {
+				return err
+			}
+			c.options.Logger.Warn("The gateway offers no streams: the consumer goes on with long polls.", "queue", c.queue)
+			source = nil
+			continue
 		}
 		free := 1
 		for ; free < mostPerReceive; free++ {
@@ -149,13 +182,7 @@ func (c *Consumer) receive(ctx, handlers context.Context, running *sync.WaitGrou
 		}
 		pauses = &attempts{pause: firstPause}
 		for _, delivery := range deliveries {
-			held, handling := c.hold(handlers, delivery, asked.Add(c.options.Lease))
-			running.Add(1)
-			go func() {
-				defer running.Done()
-				defer func() { <-slots }()
-				c.handle(handling, handlers, held)
-			}()
+			start(delivery, asked.Add(c.options.Lease))
 		}
 	}
 	return nil
@@ -231,6 +258,18 @@ func settlementFor(err error) (action string, parameters map[string]any) {
 		return "reject", map[string]any{"error": Failure{text, fmt.Sprintf("%T", rejected.error)}}
 	}
 	return "nack", NackOptions{Error: &Failure{text, fmt.Sprintf("%T", err)}}.parameters()
+}
+
+// suspectLeases has all leases prolonged soon. Those of a stream that ended are lost, unless its gateway was killed.
+func (c *Consumer) suspectLeases() {
+	due := time.Now().Add(c.options.Lease / 3)
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	for _, each := range c.held {
+		if due.Before(each.deadline) {
+			each.deadline = due
+		}
+	}
 }
 
 // keepLeases prolongs each lease when a third of it is over.

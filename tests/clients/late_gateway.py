@@ -1,4 +1,5 @@
-"""Gateways that answer the first receive only when the test says so, or break every connection instead of answering."""
+"""Gateways that refuse streams and answer the first receive only when the test says so, or that break every connection
+instead of answering."""
 
 from __future__ import annotations
 
@@ -37,12 +38,13 @@ class _Local(ThreadingHTTPServer):
 
 class LateGateway(_Local):
     """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled.
-    ``streams``: how many streams were asked for; each is answered with ``stream_status``.
+    ``streams``: how many streams were asked for; each is answered with ``stream_status`` and ``stream_code``.
     """
 
-    def __init__(self, stream_status: int) -> None:
+    def __init__(self, stream_status: int, stream_code: str) -> None:
         super().__init__(_Handler)
         self.stream_status = stream_status
+        self.stream_code = stream_code
         self.streams = 0
         self.asked = threading.Event()
         self.answers = threading.Event()
@@ -55,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.streams += 1
-        self._answer({"code": "not_found", "retryable": False}, self.server.stream_status)
+        self._answer({"code": self.server.stream_code, "retryable": False}, self.server.stream_status)
 
     def do_POST(self) -> None:
         order = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -114,8 +116,8 @@ class _Breaking(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def late_gateway(stream_status: int = 404) -> Iterator[LateGateway]:
-    with LateGateway(stream_status) as server, _served(server):
+def late_gateway(stream_status: int = 404, stream_code: str = "not_found") -> Iterator[LateGateway]:
+    with LateGateway(stream_status, stream_code) as server, _served(server):
         try:
             yield server
         finally:

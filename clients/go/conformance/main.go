@@ -1,7 +1,7 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
-// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-// | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
+// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY [stream]
+// | checks QUEUE | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 package main
 
 import (
@@ -63,7 +63,7 @@ func main() {
 		must(err)
 		concurrency, err := strconv.Atoi(more[1])
 		must(err)
-		consume(queue, time.Duration(seconds*float64(time.Second)), concurrency)
+		consume(queue, time.Duration(seconds*float64(time.Second)), concurrency, len(more) > 2)
 	case "properties":
 		properties(queue, more[0])
 	case "options":
@@ -118,7 +118,7 @@ type order struct {
 	Reject       bool    `json:"reject"`
 }
 
-func consume(queue string, lease time.Duration, concurrency int) {
+func consume(queue string, lease time.Duration, concurrency int, stream bool) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	handle := func(ctx context.Context, delivery *babelgate.Delivery) error {
@@ -143,7 +143,7 @@ func consume(queue string, lease time.Duration, concurrency int) {
 		})
 		return nil
 	}
-	options := babelgate.ConsumerOptions{Concurrency: concurrency, Lease: lease, Grace: 5 * time.Second}
+	options := babelgate.ConsumerOptions{Concurrency: concurrency, Lease: lease, Grace: 5 * time.Second, Stream: stream}
 	must(connect().Consumer(queue, handle, options).Run(ctx))
 	say(facts{"event": "stopped"})
 }

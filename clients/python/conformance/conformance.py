@@ -1,7 +1,7 @@
 """Produces, consumes and checks with the client. Prints one JSON object per line.
 
-Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-       | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
+Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY [stream]
+       | checks QUEUE | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def produce(queue: str, producer: str, count: int) -> None:
                 say(id=result.id, **made(n))
 
 
-def consume(queue: str, lease_seconds: float, concurrency: int) -> None:
+def consume(queue: str, lease_seconds: float, concurrency: int, stream: bool) -> None:
     async def handle(delivery: Delivery) -> None:
         data = delivery.data
         await asyncio.sleep(data.get("sleep_seconds", 0))
@@ -66,7 +66,7 @@ def consume(queue: str, lease_seconds: float, concurrency: int) -> None:
     async def run() -> None:
         async with AsyncClient() as client:
             options: dict[str, Any] = {"lease_seconds": lease_seconds, "concurrency": concurrency}
-            consumer = client.consumer(queue, handle, grace_seconds=5, **options)
+            consumer = client.consumer(queue, handle, grace_seconds=5, stream=stream, **options)
             await consumer.run(signals=[signal.SIGTERM])
 
     asyncio.run(run())
@@ -233,7 +233,7 @@ if __name__ == "__main__":
     if command == "produce":
         produce(more[0], more[1], int(more[2]))
     elif command == "consume":
-        consume(more[0], float(more[1]), int(more[2]))
+        consume(more[0], float(more[1]), int(more[2]), "stream" in more[3:])
     elif command == "properties":
         properties(*more)
     elif command == "options":

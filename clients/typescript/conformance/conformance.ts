@@ -1,6 +1,6 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
-// Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY | checks QUEUE
-//        | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
+// Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS CONCURRENCY [stream]
+//        | checks QUEUE | properties QUEUE REFUSING | options QUEUE JSON | letters QUEUE | redrive QUEUE | refusals JSON
 import { createServer, type AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Delivery, LeaseLostError, ProblemError, Reject, UnreachableError } from "babelgate-client";
@@ -29,14 +29,14 @@ async function produce(queue: string, producer: string, count: number): Promise<
   }
 }
 
-async function consume(queue: string, leaseSeconds: number, concurrency: number): Promise<void> {
+async function consume(queue: string, leaseSeconds: number, concurrency: number, stream: boolean): Promise<void> {
   async function handle({ id, data, attempts }: Delivery, signal: AbortSignal): Promise<void> {
     await sleep(Number(data["sleep_seconds"] ?? 0) * 1000, undefined, { signal });
     if (data["reject"]) throw new Reject("as the message says");
     if (attempts < Number(data["fail_times"] ?? 0)) throw new Error("as the message says");
     say({ event: "handled", id, producer: data["producer"], n: data["n"], attempts });
   }
-  const consumer = client.consumer(queue, handle, { concurrency, leaseSeconds, graceSeconds: 5 });
+  const consumer = client.consumer(queue, handle, { concurrency, leaseSeconds, graceSeconds: 5, stream });
   await consumer.run({ signals: ["SIGTERM"] });
   say({ event: "stopped" });
 }
@@ -204,7 +204,7 @@ async function closedPort(): Promise<number> {
 const [command, ...more] = process.argv.slice(2) as [string, ...string[]];
 const [first = "", second = "", third = ""] = more;
 if (command === "produce") await produce(first, second, Number(third));
-else if (command === "consume") await consume(first, Number(second), Number(third));
+else if (command === "consume") await consume(first, Number(second), Number(third), more[3] === "stream");
 else if (command === "properties") await properties(first, second);
 else if (command === "options") await options(first, JSON.parse(second));
 else if (command === "letters") await letters(first);

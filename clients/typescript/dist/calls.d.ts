@@ -1,8 +1,10 @@
-import { ProblemError } from "./errors.js";
+import { BabelgateError, ProblemError } from "./errors.js";
 import { type EntryResult, type Message } from "./messages.js";
 export declare const VERSION = "0.2.0";
 /** The code with which a queue refuses idempotency keys. */
 export declare const NEEDS_NO_KEY = "idempotency_unsupported";
+/** The content type of a stream. */
+export declare const JSON_LINES = "application/x-ndjson";
 /** One request. The same bytes are sent each time, as an idempotency key requires. */
 export interface Call {
     path: string;
@@ -26,6 +28,8 @@ export declare class Attempts {
 }
 export declare function publish(queue: string, message: Message, key: string | undefined, traceparent: string | undefined): Call;
 export declare function receive(queue: string, maxMessages: number, waitSeconds: number, leaseSeconds?: number): Call;
+/** Proxies that compress an answer hold parts of it back. */
+export declare function stream(queue: string, maxInFlight: number, leaseSeconds: number): Call;
 export type Action = "ack" | "nack" | "reject" | "extend";
 export declare function settle(queue: string, action: Action, tokens: string[], parameters?: object): Call;
 /** A batch on its way: the bytes of each entry, and its last result. */
@@ -44,6 +48,12 @@ export declare class Batch {
 }
 /** The JSON of the answer. Throws ProblemError and UnreachableError, or the reason of `signal` when that aborts. */
 export declare function send(base: string, headers: Record<string, string>, call: Call, timeoutSeconds: number, signal?: AbortSignal): Promise<Record<string, any>>;
+/** The answer, before its body is read. Throws what `fetch` does. */
+export declare function open(base: string, headers: Record<string, string>, call: Call, signal: AbortSignal): Promise<Response>;
+/** The error of an answer that is none of success. */
+export declare function problem(response: Response, text: string): ProblemError;
+/** What `fetch` threw, in the terms of this package. */
+export declare function unreachable(error: unknown): BabelgateError;
 /** `url` without slashes at its end. Throws TypeError unless it can be the URL of a gateway. */
 export declare function gatewayUrl(url: string): string;
 /** The value of the header `Authorization`. Throws TypeError, without the token, if no header can carry it. */

@@ -9,6 +9,8 @@ const ENTRIES_PER_REQUEST = 1_000;
 const BYTES_PER_REQUEST = 4_194_304;
 /** The code with which a queue refuses idempotency keys. */
 export const NEEDS_NO_KEY = "idempotency_unsupported";
+/** The content type of a stream. */
+export const JSON_LINES = "application/x-ndjson";
 const VISIBLE = /^[!-~]+$/;
 const GATEWAY_URL = /^https?:\/\/[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(\/[^\x00-\x20\x7f?#]*)?$/i;
 /** Codes of Node.js for connections that were never made. */
@@ -61,6 +63,11 @@ export function publish(queue, message, key, traceparent) {
 export function receive(queue, maxMessages, waitSeconds, leaseSeconds) {
     const body = json({ max_messages: maxMessages, wait_seconds: waitSeconds, lease_seconds: leaseSeconds });
     return { path: path(queue, ":receive"), body, waitSeconds };
+}
+/** Proxies that compress an answer hold parts of it back. */
+export function stream(queue, maxInFlight, leaseSeconds) {
+    const query = new URLSearchParams({ max_in_flight: `${maxInFlight}`, lease_seconds: `${leaseSeconds}` });
+    return { path: path(queue, `:stream?${query}`), headers: { Accept: JSON_LINES, "Accept-Encoding": "identity" } };
 }
 export function settle(queue, action, tokens, parameters = {}) {
     return { path: path(queue, `:${action}`), body: json({ ack_tokens: tokens, ...parameters }) };
@@ -151,12 +158,7 @@ export async function send(base, headers, call, timeoutSeconds, signal) {
     let response;
     let text;
     try {
-        response = await fetch(base + call.path, {
-            ...(call.body === undefined ? {} : { method: "POST", body: call.body }),
-            headers: { ...headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
-            redirect: "manual",
-            signal: controller.signal,
-        });
+        response = await open(base, headers, call, controller.signal);
         text = await response.text();
     }
     catch (error) {
@@ -167,14 +169,28 @@ export async function send(base, headers, call, timeoutSeconds, signal) {
         clearTimeout(timer);
         signal?.removeEventListener("abort", abort);
     }
+    if (!response.ok)
+        throw problem(response, text);
+    return parsed(text);
+}
+/** The answer, before its body is read. Throws what `fetch` does. */
+export function open(base, headers, call, signal) {
+    return fetch(base + call.path, {
+        ...(call.body === undefined ? {} : { method: "POST", body: call.body }),
+        headers: { ...headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
+        redirect: "manual",
+        signal,
+    });
+}
+/** The error of an answer that is none of success. */
+export function problem(response, text) {
     const read = parsed(text);
-    if (response.ok)
-        return read;
     const after = Number(response.headers.get("retry-after") ?? NaN);
     const kind = read["code"] === "lease_lost" ? LeaseLostError : ProblemError;
-    throw new kind(response.status, read, Number.isFinite(after) ? after : undefined);
+    return new kind(response.status, read, Number.isFinite(after) ? after : undefined);
 }
-function unreachable(error) {
+/** What `fetch` threw, in the terms of this package. */
+export function unreachable(error) {
     const cause = error.cause;
     const sent = cause?.code === undefined || !NOT_CONNECTED.has(cause.code);
     const reason = cause?.message || cause?.code || error.message;

@@ -124,4 +124,8 @@ export class Client {
     async once(call, options = {}) {
         return calls.send(this.url, this.#headers, call, options.timeoutSeconds ?? this.timeoutSeconds, options.signal);
     }
+    /** @internal The answer, before its body is read. */
+    async open(call, signal) {
+        return calls.open(this.url, this.#headers, call, signal);
+    }
 }

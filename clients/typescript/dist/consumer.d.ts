@@ -15,6 +15,11 @@ export interface ConsumerOptions {
     waitSeconds?: number;
     /** How long a stop waits for running handlers. Default: 30. */
     graceSeconds?: number;
+    /**
+     * Read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon as one is
+     * settled. When its connection ends, all its leases do. Default: false.
+     */
+    stream?: boolean;
     /** Hears of failed handlers and of a gateway that is away. Default: console.warn. */
     log?: (text: string, error: unknown) => void;
 }

@@ -3,6 +3,7 @@ import * as calls from "./calls.js";
 import { Attempts } from "./calls.js";
 import { BabelgateError, LeaseLostError, Reject, Retry } from "./errors.js";
 import { Delivery } from "./messages.js";
+import { Stream, StreamsNotOffered } from "./stream.js";
 const MOST_PER_RECEIVE = 100;
 /** One request prolongs all leases, and takes so many ack tokens. */
 const MOST_CONCURRENCY = 1_000;
@@ -23,6 +24,7 @@ export class Consumer {
     #running = new Map();
     #stopping = new AbortController();
     #hangUp = new AbortController();
+    #stream;
     #keeping = false;
     /** Ends the wait for a handler to end. */
     #wake = () => undefined;
@@ -37,6 +39,10 @@ export class Consumer {
         this.#log = options.log ?? warn;
         if (!(this.#concurrency >= 1 && this.#concurrency <= MOST_CONCURRENCY)) {
             throw new RangeError(`concurrency must be from 1 to ${MOST_CONCURRENCY}`);
+        }
+        if (options.stream) {
+            const listener = { log: this.#log, ended: () => this.#suspectLeases() };
+            this.#stream = new Stream(client, queue, this.#concurrency, this.#leaseSeconds, listener);
         }
     }
     /**
@@ -57,6 +63,7 @@ export class Consumer {
                 await this.#finish();
             }
             finally {
+                this.#stream?.close();
                 clearInterval(keeping);
                 for (const signal of signals)
                     process.off(signal, stop);
@@ -78,21 +85,30 @@ export class Consumer {
                 await new Promise((resolve) => (this.#wake = resolve));
                 continue;
             }
-            const call = calls.receive(this.#queue, Math.min(free, MOST_PER_RECEIVE), this.#waitSeconds, this.#leaseSeconds);
             try {
-                const answer = await this.#client.once(call, { signal: this.#hangUp.signal });
-                for (const message of answer["messages"] ?? [])
-                    this.#start(new Delivery(this.#queue, message));
+                const deliveries = this.#stream ? await this.#stream.receive(free, stopping) : await this.#poll(free);
+                for (const delivery of deliveries)
+                    this.#start(delivery);
                 attempts = new Attempts(false, Infinity);
             }
             catch (error) {
                 if (stopping.aborted)
                     return;
+                if (error instanceof StreamsNotOffered) {
+                    this.#log("The gateway offers no streams: the consumer goes on with long polls.", undefined);
+                    this.#stream = undefined;
+                    continue;
+                }
                 const pause = attempts.pauseAfter(error);
                 this.#log(`receive from ${this.#queue} failed, next in ${Math.round(pause)} ms`, error);
                 await sleep(pause, undefined, { signal: stopping }).catch(() => undefined);
             }
         }
+    }
+    async #poll(free) {
+        const call = calls.receive(this.#queue, Math.min(free, MOST_PER_RECEIVE), this.#waitSeconds, this.#leaseSeconds);
+        const answer = await this.#client.once(call, { signal: this.#hangUp.signal });
+        return (answer["messages"] ?? []).map((message) => new Delivery(this.#queue, message));
     }
     #start(delivery) {
         const held = new Held(delivery, performance.now() + this.#leaseSeconds * 1000);
@@ -174,6 +190,12 @@ export class Consumer {
         finally {
             this.#keeping = false;
         }
+    }
+    /** Prolong all leases soon. Those of a stream that ended are lost, unless its gateway was killed. */
+    #suspectLeases() {
+        const due = performance.now() + (this.#leaseSeconds * 1000) / 3;
+        for (const held of this.#running.keys())
+            held.deadline = Math.min(held.deadline, due);
     }
     #lose(held) {
         // The message of an ack whose answer is under way is settled, and not lost.

@@ -10,6 +10,8 @@ const ENTRIES_PER_REQUEST = 1_000;
 const BYTES_PER_REQUEST = 4_194_304;
 /** The code with which a queue refuses idempotency keys. */
 export const NEEDS_NO_KEY = "idempotency_unsupported";
+/** The content type of a stream. */
+export const JSON_LINES = "application/x-ndjson";
 const VISIBLE = /^[!-~]+$/;
 const GATEWAY_URL = /^https?:\/\/[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(\/[^\x00-\x20\x7f?#]*)?$/i;
 /** Codes of Node.js for connections that were never made. */
@@ -74,6 +76,12 @@ export function publish(queue: string, message: Message, key: string | undefined
 export function receive(queue: string, maxMessages: number, waitSeconds: number, leaseSeconds?: number): Call {
   const body = json({ max_messages: maxMessages, wait_seconds: waitSeconds, lease_seconds: leaseSeconds });
   return { path: path(queue, ":receive"), body, waitSeconds };
+}
+
+/** Proxies that compress an answer hold parts of it back. */
+export function stream(queue: string, maxInFlight: number, leaseSeconds: number): Call {
+  const query = new URLSearchParams({ max_in_flight: `${maxInFlight}`, lease_seconds: `${leaseSeconds}` });
+  return { path: path(queue, `:stream?${query}`), headers: { Accept: JSON_LINES, "Accept-Encoding": "identity" } };
 }
 
 export type Action = "ack" | "nack" | "reject" | "extend";
@@ -178,12 +186,7 @@ export async function send(
   let response: Response;
   let text: string;
   try {
-    response = await fetch(base + call.path, {
-      ...(call.body === undefined ? {} : { method: "POST", body: call.body }),
-      headers: { ...headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
-      redirect: "manual",
-      signal: controller.signal,
-    });
+    response = await open(base, headers, call, controller.signal);
     text = await response.text();
   } catch (error) {
     signal?.throwIfAborted();
@@ -192,14 +195,30 @@ export async function send(
     clearTimeout(timer);
     signal?.removeEventListener("abort", abort);
   }
-  const read = parsed(text);
-  if (response.ok) return read;
-  const after = Number(response.headers.get("retry-after") ?? NaN);
-  const kind = read["code"] === "lease_lost" ? LeaseLostError : ProblemError;
-  throw new kind(response.status, read, Number.isFinite(after) ? after : undefined);
+  if (!response.ok) throw problem(response, text);
+  return parsed(text);
 }
 
-function unreachable(error: unknown): BabelgateError {
+/** The answer, before its body is read. Throws what `fetch` does. */
+export function open(base: string, headers: Record<string, string>, call: Call, signal: AbortSignal): Promise<Response> {
+  return fetch(base + call.path, {
+    ...(call.body === undefined ? {} : { method: "POST", body: call.body }),
+    headers: { ...headers, ...call.headers, ...(call.body === undefined ? {} : { "Content-Type": "application/json" }) },
+    redirect: "manual",
+    signal,
+  });
+}
+
+/** The error of an answer that is none of success. */
+export function problem(response: Response, text: string): ProblemError {
+  const read = parsed(text);
+  const after = Number(response.headers.get("retry-after") ?? NaN);
+  const kind = read["code"] === "lease_lost" ? LeaseLostError : ProblemError;
+  return new kind(response.status, read, Number.isFinite(after) ? after : undefined);
+}
+
+/** What `fetch` threw, in the terms of this package. */
+export function unreachable(error: unknown): BabelgateError {
   const cause = (error as { cause?: { code?: string; message?: string } }).cause;
   const sent = cause?.code === undefined || !NOT_CONNECTED.has(cause.code);
   const reason = cause?.message || cause?.code || (error as Error).message;

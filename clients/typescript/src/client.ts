@@ -159,4 +159,9 @@ export class Client {
   async once(call: Call, options: { timeoutSeconds?: number; signal?: AbortSignal } = {}): Promise<Record<string, any>> {
     return calls.send(this.url, this.#headers, call, options.timeoutSeconds ?? this.timeoutSeconds, options.signal);
   }
+
+  /** @internal The answer, before its body is read. */
+  async open(call: Call, signal: AbortSignal): Promise<Response> {
+    return calls.open(this.url, this.#headers, call, signal);
+  }
 }

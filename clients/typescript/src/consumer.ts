@@ -4,6 +4,7 @@ import { Attempts, type Action } from "./calls.js";
 import type { Client, Failure } from "./client.js";
 import { BabelgateError, LeaseLostError, Reject, Retry } from "./errors.js";
 import { Delivery } from "./messages.js";
+import { Stream, StreamsNotOffered } from "./stream.js";
 
 const MOST_PER_RECEIVE = 100;
 /** One request prolongs all leases, and takes so many ack tokens. */
@@ -29,6 +30,11 @@ export interface ConsumerOptions {
   waitSeconds?: number;
   /** How long a stop waits for running handlers. Default: 30. */
   graceSeconds?: number;
+  /**
+   * Read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon as one is
+   * settled. When its connection ends, all its leases do. Default: false.
+   */
+  stream?: boolean;
   /** Hears of failed handlers and of a gateway that is away. Default: console.warn. */
   log?: (text: string, error: unknown) => void;
 }
@@ -46,6 +52,7 @@ export class Consumer {
   readonly #running = new Map<Held, Promise<void>>();
   readonly #stopping = new AbortController();
   readonly #hangUp = new AbortController();
+  #stream: Stream | undefined;
   #keeping = false;
   /** Ends the wait for a handler to end. */
   #wake = (): void => undefined;
@@ -61,6 +68,10 @@ export class Consumer {
     this.#log = options.log ?? warn;
     if (!(this.#concurrency >= 1 && this.#concurrency <= MOST_CONCURRENCY)) {
       throw new RangeError(`concurrency must be from 1 to ${MOST_CONCURRENCY}`);
+    }
+    if (options.stream) {
+      const listener = { log: this.#log, ended: () => this.#suspectLeases() };
+      this.#stream = new Stream(client, queue, this.#concurrency, this.#leaseSeconds, listener);
     }
   }
 
@@ -79,6 +90,7 @@ export class Consumer {
       try {
         await this.#finish();
       } finally {
+        this.#stream?.close();
         clearInterval(keeping);
         for (const signal of signals) process.off(signal, stop);
       }
@@ -101,18 +113,28 @@ export class Consumer {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
-      const call = calls.receive(this.#queue, Math.min(free, MOST_PER_RECEIVE), this.#waitSeconds, this.#leaseSeconds);
       try {
-        const answer = await this.#client.once(call, { signal: this.#hangUp.signal });
-        for (const message of answer["messages"] ?? []) this.#start(new Delivery(this.#queue, message));
+        const deliveries = this.#stream ? await this.#stream.receive(free, stopping) : await this.#poll(free);
+        for (const delivery of deliveries) this.#start(delivery);
         attempts = new Attempts(false, Infinity);
       } catch (error) {
         if (stopping.aborted) return;
+        if (error instanceof StreamsNotOffered) {
+          this.#log("The gateway offers no streams: the consumer goes on with long polls.", undefined);
+          this.#stream = undefined;
+          continue;
+        }
         const pause = attempts.pauseAfter(error);
         this.#log(`receive from ${this.#queue} failed, next in ${Math.round(pause)} ms`, error);
         await sleep(pause, undefined, { signal: stopping }).catch(() => undefined);
       }
     }
+  }
+
+  async #poll(free: number): Promise<Delivery[]> {
+    const call = calls.receive(this.#queue, Math.min(free, MOST_PER_RECEIVE), this.#waitSeconds, this.#leaseSeconds);
+    const answer = await this.#client.once(call, { signal: this.#hangUp.signal });
+    return (answer["messages"] ?? []).map((message: any) => new Delivery(this.#queue, message));
   }
 
   #start(delivery: Delivery): void {
@@ -183,6 +205,12 @@ export class Consumer {
     } finally {
       this.#keeping = false;
     }
+  }
+
+  /** Prolong all leases soon. Those of a stream that ended are lost, unless its gateway was killed. */
+  #suspectLeases(): void {
+    const due = performance.now() + (this.#leaseSeconds * 1000) / 3;
+    for (const held of this.#running.keys()) held.deadline = Math.min(held.deadline, due);
   }
 
   #lose(held: Held): void {

@@ -26,7 +26,9 @@ LONGEST_PAUSE_SECONDS = 10.0
 ENTRIES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 4_194_304
 """A gateway takes 10,000 entries and 16 MiB by default. Smaller requests are repeated in smaller parts."""
+FOREVER = float("inf")
 NEEDS_NO_KEY = "idempotency_unsupported"
+JSON_LINES = "application/x-ndjson"
 _VISIBLE = re.compile(r"[!-~]+")
 _GATEWAY_URL = re.compile(r"https?://[^\x00-\x20\x7f/?#:][^\x00-\x20\x7f/?#]*(/[^\x00-\x20\x7f?#]*)?", re.IGNORECASE)
 
@@ -101,6 +103,13 @@ def receive(queue: str, max_messages: int, wait_seconds: float, lease_seconds: f
     if lease_seconds is not None:
         parameters["lease_seconds"] = lease_seconds
     return Call("POST", path(queue, "messages:receive"), encoded(parameters), wait_seconds=wait_seconds)
+
+
+def stream(queue: str, max_in_flight: int, lease_seconds: float) -> Call:
+    """Receive messages as they come. Proxies that compress an answer hold parts of it back."""
+    headers = {"Accept": JSON_LINES, "Accept-Encoding": "identity"}
+    parameters = f"max_in_flight={max_in_flight}&lease_seconds={lease_seconds}"
+    return Call("GET", path(queue, f"messages:stream?{parameters}"), headers=headers)
 
 
 def settle(queue: str, action: str, tokens: Sequence[str], **parameters: Any) -> Call:
@@ -198,7 +207,7 @@ def request(client: httpx.Client | httpx.AsyncClient, call: Call, timeout_second
 def unreachable(error: httpx.TransportError) -> UnreachableError:
     """``error`` in the terms of this package."""
     sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-    return UnreachableError(f"No gateway answered: {error or type(error).__name__}.", outcome_unknown=sent)
+    return UnreachableError(f"No gateway answered: {str(error) or type(error).__name__}.", outcome_unknown=sent)
 
 
 def answer(response: httpx.Response) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from babelgate_client import calls
-from babelgate_client.calls import Attempts, Repeat
+from babelgate_client.calls import FOREVER, Attempts, Repeat
 from babelgate_client.errors import BabelgateError, LeaseLostError, Reject, Retry
 from babelgate_client.messages import Delivery
+from babelgate_client.stream import Stream, StreamsNotOffered
 
 if TYPE_CHECKING:
     from babelgate_client.clients import AsyncClient
@@ -25,7 +26,6 @@ Handler = Callable[[Delivery], Awaitable[object] | object]
 Returning acks the message. An exception nacks it with its text and class; Reject and Retry do what they say.
 """
 
-FOREVER = float("inf")
 MOST_PER_RECEIVE = 100
 MOST_ERROR_CHARACTERS = 10_000
 MOST_CONCURRENCY = 1_000
@@ -41,6 +41,8 @@ class Consumer:
     ``concurrency``: most messages at a time; no more are leased. ``lease_seconds``: the lease, which is prolonged for
     as long as the handler runs; after a crash of this program the message is delivered again when it ends.
     ``wait_seconds``: of the long poll, at most 30. ``grace_seconds``: how long a stop waits for running handlers.
+    ``stream``: read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon
+    as one is settled. When its connection ends, all its leases do.
 
     A coroutine handler is cancelled when its lease is lost or the grace is over. A handler in a thread cannot be: it
     may ask ``delivery.lease_lost``.
@@ -56,6 +58,7 @@ class Consumer:
         lease_seconds: float = 60,
         wait_seconds: float = 20,
         grace_seconds: float = 30,
+        stream: bool = False,
     ) -> None:
         if not 1 <= concurrency <= MOST_CONCURRENCY:
             raise ValueError(f"concurrency must be from 1 to {MOST_CONCURRENCY}")
@@ -66,6 +69,7 @@ class Consumer:
         self._lease_seconds = lease_seconds
         self._wait_seconds = wait_seconds
         self._grace_seconds = grace_seconds
+        self._stream = Stream(client, queue, concurrency, lease_seconds, self._suspect_leases) if stream else None
         self._running: dict[asyncio.Task[None], _Held] = {}
         self._ended = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -86,6 +90,8 @@ class Consumer:
             try:
                 await self._finish()
             finally:
+                if self._stream is not None:
+                    await self._stream.close()
                 keeping.cancel()
                 for each in signals:
                     loop.remove_signal_handler(each)
@@ -102,21 +108,36 @@ class Consumer:
                 self._ended.clear()
                 await self._unless_stopped(self._ended.wait())
                 continue
-            call = calls.receive(self._queue, min(free, MOST_PER_RECEIVE), self._wait_seconds, self._lease_seconds)
             asked = time.monotonic()
             try:
-                answer = await self._unless_stopped(self._client._once(call), ARRIVE_WITHIN_SECONDS)
+                if self._stream is None:
+                    deliveries = await self._poll(free)
+                else:
+                    deliveries = await self._unless_stopped(self._stream.receive(free)) or []
+                    if self._stopping.is_set():
+                        # What is not started is delivered again when the stream is closed.
+                        return
+                    asked = time.monotonic()
+            except StreamsNotOffered:
+                _log.warning("The gateway offers no streams: the consumer goes on with long polls.")
+                self._stream = None
+                continue
             except BabelgateError as error:
                 pause = attempts.pause_after(error)
                 _log.warning("receive from %s failed, next in %.1f s: %s", self._queue, pause, error)
                 await self._unless_stopped(asyncio.sleep(pause))
                 continue
             attempts = Attempts(Repeat.ALWAYS, FOREVER)
-            for delivery in calls.deliveries(self._queue, answer or {"messages": []}):
+            for delivery in deliveries:
                 held = _Held(delivery, asked + self._lease_seconds)
                 task = asyncio.get_running_loop().create_task(self._handle(held))
                 self._running[task] = held
                 task.add_done_callback(self._ends)
+
+    async def _poll(self, free: int) -> list[Delivery]:
+        call = calls.receive(self._queue, min(free, MOST_PER_RECEIVE), self._wait_seconds, self._lease_seconds)
+        answer = await self._unless_stopped(self._client._once(call), ARRIVE_WITHIN_SECONDS)
+        return calls.deliveries(self._queue, answer or {"messages": []})
 
     async def _unless_stopped(self, wanted: Awaitable[Any], longer: float = 0) -> Any:
         """The result of ``wanted``; None if it does not come within ``longer`` seconds of a stop, which cancels it."""
@@ -183,6 +204,12 @@ class Consumer:
             held.settled = True
         except LeaseLostError:
             _log.warning("the lease of %s on %s was over before its %s", held.delivery.id, self._queue, action)
+
+    def _suspect_leases(self) -> None:
+        """Prolong all leases soon. Those of a stream that ended are lost, unless its gateway was killed."""
+        due = time.monotonic() + self._lease_seconds / 3
+        for held in self._running.values():
+            held.deadline = min(held.deadline, due)
 
     async def _keep_leases(self) -> None:
         """Prolong each lease when a third of it is over."""

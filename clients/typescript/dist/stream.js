@@ -1,0 +1,153 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import * as calls from "./calls.js";
+import { Attempts } from "./calls.js";
+import { BabelgateError, ProblemError, UnreachableError } from "./errors.js";
+import { Delivery } from "./messages.js";
+/** A gateway sends a keep-alive after 15 s without an event. A connection that is silent for three of them is dead. */
+const SILENCE_MS = 45_000;
+/** The gateway is older than streams, or a proxy in front of it refuses or buffers them. */
+export class StreamsNotOffered extends Error {
+    name = "StreamsNotOffered";
+}
+/**
+ * Messages of a queue over a stream: what a consumer with `stream: true` reads instead of long polls. Each stream that
+ * ends is followed by another, after a pause as between long polls.
+ */
+export class Stream {
+    #client;
+    #queue;
+    #call;
+    #listener;
+    #closing = new AbortController();
+    /** What was delivered and not received. The window of the stream bounds it. */
+    #arrived = [];
+    #failure;
+    #begun = false;
+    /** Whether a stream has sent anything yet. */
+    #works = false;
+    #wake = () => undefined;
+    constructor(client, queue, maxInFlight, leaseSeconds, listener) {
+        this.#client = client;
+        this.#queue = queue;
+        this.#call = calls.stream(queue, maxInFlight, leaseSeconds);
+        this.#listener = listener;
+    }
+    /**
+     * Wait for messages until `signal` aborts; none then. Throws StreamsNotOffered, and ProblemError when the gateway
+     * refuses the consumer.
+     */
+    async receive(maxMessages, signal) {
+        if (!this.#begun) {
+            this.#begun = true;
+            this.#read().catch((error) => {
+                this.#failure = error;
+                this.#wake();
+            });
+        }
+        const wake = () => this.#wake();
+        signal.addEventListener("abort", wake);
+        try {
+            while (!this.#arrived.length && !signal.aborted) {
+                if (this.#failure !== undefined)
+                    throw this.#failure;
+                await new Promise((resolve) => (this.#wake = resolve));
+            }
+        }
+        finally {
+            signal.removeEventListener("abort", wake);
+        }
+        return signal.aborted ? [] : this.#arrived.splice(0, maxMessages);
+    }
+    /** End the stream. The gateway delivers what is not settled again, and counts no attempt. */
+    close() {
+        this.#closing.abort();
+    }
+    async #read() {
+        const closing = this.#closing.signal;
+        let attempts = new Attempts(false, Infinity);
+        while (!closing.aborted) {
+            let hasBegun = false;
+            let error = new UnreachableError("The stream has ended.", false, undefined);
+            try {
+                for await (const { event, data } of this.#events()) {
+                    hasBegun = this.#works = true;
+                    this.#take(event, data);
+                }
+            }
+            catch (thrown) {
+                error = thrown;
+            }
+            if (closing.aborted)
+                return;
+            this.#arrived = [];
+            this.#listener.ended();
+            if (hasBegun)
+                attempts = new Attempts(false, Infinity);
+            const pause = attempts.pauseAfter(error);
+            this.#listener.log(`the stream of ${this.#queue} ended, next in ${Math.round(pause)} ms`, error);
+            await sleep(pause, undefined, { signal: closing }).catch(() => undefined);
+        }
+    }
+    #take(event, data) {
+        if (event === "message") {
+            this.#arrived.push(new Delivery(this.#queue, data));
+            this.#wake();
+        }
+        else if (event === "problem") {
+            const problem = new ProblemError(data.status ?? 500, data);
+            if (!problem.retryable)
+                throw problem;
+            this.#listener.log(`the stream of ${this.#queue} has a problem`, problem);
+        }
+    }
+    /** The events of one stream, until it ends. Throws StreamsNotOffered, ProblemError and UnreachableError. */
+    async *#events() {
+        const connection = new AbortController();
+        const close = () => connection.abort();
+        let isSilent = false;
+        const timer = setTimeout(() => {
+            isSilent = true;
+            connection.abort();
+        }, SILENCE_MS);
+        this.#closing.signal.addEventListener("abort", close);
+        try {
+            const response = await this.#client.open(this.#call, connection.signal);
+            await check(response);
+            const decoder = new TextDecoder();
+            let rest = "";
+            for await (const bytes of response.body) {
+                timer.refresh();
+                const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
+                rest = lines.pop();
+                for (const line of lines)
+                    yield JSON.parse(line);
+            }
+        }
+        catch (error) {
+            if (isSilent && !this.#works)
+                throw new StreamsNotOffered();
+            if (isSilent)
+                throw new UnreachableError(`Nothing came within ${SILENCE_MS / 1000} s.`, false, error);
+            if (error instanceof BabelgateError || error instanceof StreamsNotOffered)
+                throw error;
+            throw calls.unreachable(error);
+        }
+        finally {
+            clearTimeout(timer);
+            this.#closing.signal.removeEventListener("abort", close);
+            connection.abort();
+        }
+    }
+}
+/** Whether an answer is a stream. */
+async function check(response) {
+    if (response.ok && response.headers.get("content-type")?.startsWith(calls.JSON_LINES))
+        return;
+    if (response.ok)
+        throw new StreamsNotOffered();
+    const problem = calls.problem(response, await response.text());
+    if (["not_found", "http_404", "http_504"].includes(problem.code) || [405, 406, 501].includes(problem.status)) {
+        throw new StreamsNotOffered();
+    }
+    throw problem;
+}
