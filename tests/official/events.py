@@ -53,7 +53,7 @@ def receive(language: str, count: str, urls: Sequence[str]) -> dict[str, list[Ev
             answer = client.post(url, headers={"accept": _ACCEPT[count]}).raise_for_status()
             # The SDK reads no batches.
             texts = [answer.content] if count == "one" else [json.dumps(each).encode() for each in answer.json()]
-            headers = {"content-type": _ACCEPT["one"]}
+            headers = dict(answer.headers) if count == "one" else {"content-type": _ACCEPT["one"]}
             events = [from_http(HTTPMessage(headers, text), _FORMAT, None) for text in texts]
             found[url] = [json.loads(_FORMAT.write(each)) for each in events]
     return found

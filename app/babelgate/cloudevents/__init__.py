@@ -9,7 +9,7 @@ The rules are those of version 1.0.2 of the specification, its JSON format and i
 https://github.com/cloudevents/spec/tree/v1.0.2/cloudevents
 """
 
-from babelgate.cloudevents.binary import binary_entry, binary_places, fingerprint_of, is_binary
+from babelgate.cloudevents.binary import binary_entry, binary_of, binary_places, fingerprint_of, is_binary
 from babelgate.cloudevents.reading import structured_entry, structured_places
 from babelgate.cloudevents.terms import BATCHED, EVENT_FIELDS, PREFIX, STRUCTURED, HeaderProblem, Place
 from babelgate.cloudevents.writing import Delivered, event_of
@@ -23,6 +23,7 @@ __all__ = [
     "HeaderProblem",
     "Place",
     "binary_entry",
+    "binary_of",
     "binary_places",
     "event_of",
     "fingerprint_of",

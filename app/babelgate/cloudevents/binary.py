@@ -1,8 +1,9 @@
-"""Reads events in the binary mode of HTTP, whose attributes are headers, as publish entries."""
+"""The binary mode of HTTP, whose attributes are headers: reads events, and writes messages as events."""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -14,12 +15,15 @@ from babelgate.clock import Clock
 from babelgate.cloudevents import terms
 from babelgate.cloudevents.reading import NOTHING, Data, entry_of, is_json_text, json_data, place_of, problems
 from babelgate.cloudevents.terms import BODY, BODY_BASE64, EVENT_FIELDS, HeaderProblem, Place
+from babelgate.cloudevents.writing import Delivered, parts_of, value_of
 from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import EnvelopeError, Problem
 
 _PREFIX = b"ce-"
 _CONTENT_TYPE = b"content-type"
 _escapes = re.compile(rb"\\(.)", re.DOTALL)
+_not_plain = re.compile(rb"[^!#$&-~]")
+"""Bytes that a header has percent-encoded (HTTP binding, section 3.1.3.2)."""
 _percent = re.compile(rb"%([0-9A-Fa-f]{2})")
 
 Fields = Mapping[bytes, bytes]
@@ -92,6 +96,52 @@ def decoded(value: bytes) -> str:
     if len(value) >= 2 and value.startswith(b'"') and value.endswith(b'"'):
         value = _escapes.sub(rb"\1", value[1:-1])
     return _percent.sub(lambda found: bytes([int(found[1], 16)]), value).decode()
+
+
+def binary_of(message: Delivered, queue: str) -> tuple[list[tuple[str, str]], bytes]:
+    """Return the event of :func:`event_of` without an ack token: its headers, and its data, which are the body.
+
+    Header names are in lower case, values are printable ASCII. ``content-type`` is absent where the event has neither a
+    ``datacontenttype`` nor JSON data.
+    """
+    attributes, members = parts_of(message, queue, settled_by_token=False)
+    kind = attributes.pop("datacontenttype", None)
+    headers = [
+        (f"ce-{name}", encoded(value_of(value) if isinstance(value, msgspec.Raw) else value))
+        for name, value in attributes.items()
+    ]
+    body, is_value = _body_of(members, kind)
+    if kind is None and is_value:
+        kind = terms.JSON
+    if kind is not None:
+        # Only a parameter may have other characters.
+        headers.insert(0, ("content-type", kind if kind.isascii() else kind.partition(";")[0].rstrip()))
+    return headers, body
+
+
+def encoded(value: str | int) -> str:
+    """Return the value of an attribute as that of a header; :func:`decoded` is the reverse."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # An id of a foreign message may have an unpaired surrogate.
+    text = str(value).encode("utf-8", "replace")
+    return _not_plain.sub(lambda found: b"%%%02X" % found[0][0], text).decode("ascii")
+
+
+def _body_of(members: Mapping[str, msgspec.Raw], kind: str | None) -> tuple[bytes, bool]:
+    """The bytes of an event's data, and whether they are a JSON value."""
+    if not members:
+        return b"", False
+    ((name, raw),) = members.items()
+    try:
+        if name == "data_base64":
+            return base64.b64decode(msgspec.json.decode(raw, type=str), validate=True), False
+        if not terms.is_json(kind):
+            # A value of another type than a string stays as it is.
+            return msgspec.json.decode(raw, type=str).encode(), False
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        pass
+    return bytes(raw), True
 
 
 def _data_of(body: bytes, content_type: str | None) -> Data:

@@ -1,4 +1,4 @@
-"""Writes messages as events in the JSON format."""
+"""Writes messages as events: their attributes and data, and the JSON format."""
 
 from __future__ import annotations
 
@@ -49,9 +49,15 @@ def event_of(message: Delivered, queue: str, *, settled_by_token: bool = True) -
     ``data``, its queue as ``source``, and its ``created_at`` as ``time``. All have the extension attributes of a
     delivery (``bqattempts`` …), and a ``traceparent``. ``settled_by_token``: whether the consumer gets the ack token.
     """
+    attributes, data = parts_of(message, queue, settled_by_token=settled_by_token)
+    return _encode(attributes | data)
+
+
+def parts_of(message: Delivered, queue: str, *, settled_by_token: bool) -> tuple[dict[str, Any], dict[str, Raw]]:
+    """Return the attributes of the event of :func:`event_of`, and its member ``data`` or ``data_base64``, if any."""
     top = _members(message.body)
     meta = _members(top.get("meta"))
-    kept = _value(_members(meta.get("ext")).get(EXT))
+    kept = value_of(_members(meta.get("ext")).get(EXT))
     kept = kept if isinstance(kept, dict) else {}
     attributes = {
         name: value
@@ -61,14 +67,14 @@ def event_of(message: Delivered, queue: str, *, settled_by_token: bool = True) -
     is_event = "source" in attributes
     made: dict[str, Any] = {
         "specversion": terms.SPEC_VERSION,
-        "id": meta["id"] if is_text(_value(meta.get("id"))) else str(uuid.uuid5(_IDS, message.body.decode())),
+        "id": meta["id"] if is_text(value_of(meta.get("id"))) else str(uuid.uuid5(_IDS, message.body.decode())),
         "source": f"/queues/{queue}",
-        "type": top["job"] if is_text(_value(top.get("job"))) else top["urn"],
+        "type": top["job"] if is_text(value_of(top.get("job"))) else top["urn"],
     }
     if is_event:
         made |= attributes
     else:
-        created_at = _value(meta.get("created_at"))
+        created_at = value_of(meta.get("created_at"))
         made |= {"time": timestamp(created_at)} if is_int64(created_at) else {}
         made["datacontenttype"] = terms.JSON
     if terms.TRACEPARENT not in made:
@@ -81,17 +87,17 @@ def event_of(message: Delivered, queue: str, *, settled_by_token: bool = True) -
     }
     if settled_by_token:
         made |= {"bqacktoken": message.ack_token, "bqleaseexpiresat": timestamp(message.lease_expires_at)}
-    return _encode(made | _data(top["data"], kept.get(MARK) if is_event else None))
+    return made, _data(top["data"], kept.get(MARK) if is_event else None)
 
 
-def _data(data: Raw, mark: object) -> dict[str, Any]:
+def _data(data: Raw, mark: object) -> dict[str, Raw]:
     """The member of an event with its data, if it has any. ``mark``: see MARK; that of foreign data is ignored."""
     if mark == NO_DATA and _members(data) == {}:
         return {}
     wrapped = _members(data) if mark in (BODY, BODY_BASE64) else {}
     if mark == BODY and BODY in wrapped:
         return {"data": wrapped[BODY]}
-    if mark == BODY_BASE64 and isinstance(_value(wrapped.get(BODY_BASE64)), str):
+    if mark == BODY_BASE64 and isinstance(value_of(wrapped.get(BODY_BASE64)), str):
         return {"data_base64": wrapped[BODY_BASE64]}
     return {"data": data}
 
@@ -111,7 +117,8 @@ def _members(raw: bytes | None) -> dict[str, Raw]:
         }
 
 
-def _value(raw: Raw | None) -> Any:
+def value_of(raw: Raw | None) -> Any:
+    """The value of a JSON text; None of none."""
     if raw is None:
         return None
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, IPvAnyNetwork, SecretStr, field_validator
+from pydantic import AfterValidator, Field, IPvAnyNetwork, SecretStr, ValidationInfo, field_validator
 
 from babelgate.config.section import Section
 from babelgate.push import targets
 from babelgate.push.addresses import AddressGuard
-from babelgate.push.bodies import BodyFormat
+from babelgate.push.bodies import BATCH_TYPES, BodyFormat
 from babelgate.push.signing import SAMPLE, SECRET_PATTERN, secret_of
 
 
@@ -45,14 +45,15 @@ class PushTargetSettings(Section):
     )
     body: BodyFormat = Field(
         default="envelope",
-        description="What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.",
+        description="What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in "
+        "the binary mode of HTTP, `cloudevents_binary`.",
     )
     max_messages: int | None = Field(
         default=None,
         ge=1,
         le=targets.MAX_MESSAGES,
         description="Most messages in one post, whose body is then a list of at least one. None: one message, without "
-        "a list.",
+        "a list. The binary mode has no lists.",
     )
     concurrency: int = Field(
         default=targets.CONCURRENCY,
@@ -84,6 +85,13 @@ class PushTargetSettings(Section):
     headers: dict[str, SecretStr] = Field(
         default_factory=dict, max_length=32, description="More headers of each post, such as `authorization`."
     )
+
+    @field_validator("max_messages")
+    @classmethod
+    def _has_lists(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("body", "envelope") not in BATCH_TYPES:
+            raise ValueError("is not for body: cloudevents_binary, whose posts have one event: use cloudevents")
+        return value
 
     @field_validator("headers")
     @classmethod

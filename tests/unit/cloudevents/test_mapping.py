@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from babelgate.cloudevents import binary_entry, event_of, structured_entry
+from babelgate.cloudevents import binary_entry, binary_of, event_of, structured_entry
 from babelgate.cloudevents.binary import decoded
 from babelgate.cloudevents.terms import is_json, is_text
 from babelgate.envelope import inspect, read_publication
@@ -76,13 +77,16 @@ def envelope(entry: bytes) -> bytes:
     return read_publication(entry, "orders", LIMITS, lambda: NOW).envelope.body
 
 
+def delivered(body: bytes, **facts: Any) -> Any:
+    """A message with this body."""
+    trace_id = inspect(body, LIMITS).trace_id
+    given = {"ack_token": "token", "lease_expires_at": NOW, "attempts": 0, "redelivered": False, "headers": {}}
+    return SimpleNamespace(**given, body=body, trace_id=trace_id, **facts)
+
+
 def received(body: bytes, **facts: Any) -> dict[str, Any]:
     """The event that a consumer of ``body`` gets, without what its delivery adds."""
-    message: Any = SimpleNamespace(
-        ack_token="token", lease_expires_at=NOW, attempts=0, redelivered=False, headers={}, body=body, **facts
-    )
-    message.trace_id = inspect(body, LIMITS).trace_id
-    made: dict[str, Any] = json.loads(event_of(message, "orders"))
+    made: dict[str, Any] = json.loads(event_of(delivered(body, **facts), "orders"))
     assert made.keys() >= ADDED
     return {name: value for name, value in made.items() if name not in ADDED}
 
@@ -111,6 +115,47 @@ def test_an_event_comes_back_as_it_was(text: bytes) -> None:
     assert found.job == sent["type"]
     assert found.id == sent["id"] or not is_id(sent["id"])
     assert found.trace_id == "0af76519-16cd-43dd-8448-eb211c80319c"
+
+
+@given(events())
+@example(b'{"specversion":"1.0","id":"\\u20ac 5%%","source":"a","type":"b","traceparent":"%b"}' % TRACED.encode())
+def test_the_binary_mode_has_all_attributes_as_headers_and_the_data_as_the_body(text: bytes) -> None:
+    assume(is_plain(text.decode()))
+    headers, body = binary_of(delivered(envelope(structured_entry(text, "orders", lambda: NOW))), "orders")
+    sent = json.loads(text)
+    assert all(re.fullmatch("[!-~]*", value) for name, value in headers if name != "content-type")
+    written = {name.removeprefix("ce-"): decoded(value.encode()) for name, value in headers if name.startswith("ce-")}
+    given = dict(headers).get("content-type")
+    kind = sent.pop("datacontenttype", None)
+    data, encoded = sent.pop("data", ...), sent.pop("data_base64", None)
+    shown = {name: json.dumps(value) if isinstance(value, bool | int) else value for name, value in sent.items()}
+    assert {name: value for name, value in written.items() if name not in ADDED} == shown
+    assert written.keys() & ADDED == {"bqtraceid", "bqattempts", "bqredelivered"}
+    if encoded is not None:
+        wanted = base64.b64decode(encoded)
+        is_value = is_json(kind) and body != wanted
+        assert json.loads(body) == json.loads(wanted) if is_value else body == wanted
+        assert given == kind or (kind, given) == (None, "application/json")
+    elif data is ...:
+        assert (body, given) == (b"", kind)
+    else:
+        assert body == data.encode() if isinstance(data, str) and not is_json(kind) else json.loads(body) == data
+        assert given == (kind or "application/json")
+
+
+@pytest.mark.parametrize(
+    ("ext", "data", "kind", "body"),
+    [
+        ({"data": "body_base64"}, {"body_base64": "?"}, "image/png", b'"?"'),
+        ({"data": "body"}, {"body": 5}, "text/plain", b"5"),
+        ({"data": "body"}, {"body": "\u00fc"}, "text/plain; a=\u00fc", "\u00fc".encode()),
+    ],
+)
+def test_the_binary_mode_of_a_foreign_message(ext: Any, data: Any, kind: str, body: bytes) -> None:
+    kept = {"source": "/shop", "datacontenttype": kind, **ext}
+    text = json.dumps({**FOREIGN, "data": data, "meta": {**FOREIGN["meta"], "ext": {"cloudevents": kept}}})
+    headers, written = binary_of(delivered(text.encode()), "orders")
+    assert (dict(headers)["content-type"], written) == (kind.partition("; a")[0], body)
 
 
 def test_a_number_that_python_refuses_is_no_attribute() -> None:
@@ -223,7 +268,7 @@ def test_a_deep_event_is_refused() -> None:
     assert refused.value.problem_code in ("too_deep", "invalid_json")
 
 
-FOREIGN = {
+FOREIGN: dict[str, Any] = {
     "job": "urn:babel:a:b",
     "trace_id": "7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b",
     "data": {"n": 1},
@@ -258,13 +303,13 @@ ITS_EVENT = {
     ],
 )
 def test_a_message_that_is_no_event_is_one_of_its_queue(ext: Any) -> None:
-    body = json.dumps(FOREIGN | {"meta": {**FOREIGN["meta"], "ext": ext}}).encode()  # type: ignore[dict-item]
+    body = json.dumps(FOREIGN | {"meta": {**FOREIGN["meta"], "ext": ext}}).encode()
     assert received(body) == ITS_EVENT
 
 
 def test_foreign_attributes_that_no_event_has_are_left_out() -> None:
     kept = {"source": "/a", "type": "other", "Bad": 1, "list": [1], "time": "now", "good": 1, "data": "body"}
-    body = json.dumps(FOREIGN | {"meta": {**FOREIGN["meta"], "ext": {"cloudevents": kept}}}).encode()  # type: ignore[dict-item]
+    body = json.dumps(FOREIGN | {"meta": {**FOREIGN["meta"], "ext": {"cloudevents": kept}}}).encode()
     made = {name: value for name, value in ITS_EVENT.items() if name not in ("time", "datacontenttype")}
     assert received(body) == made | {"source": "/a", "good": 1}
 
@@ -276,7 +321,7 @@ def test_foreign_attributes_that_no_event_has_are_left_out() -> None:
         ({"meta": {"schema_version": 1}}, {"id": None, "time": None}),
         ({"\ud800": 1}, {}),
         ({"trace_id": "\ud800"}, {"traceparent": None}),
-        ({"meta": {**FOREIGN["meta"], "ext": {"\ud800": 1}}}, {}),  # type: ignore[dict-item]
+        ({"meta": {**FOREIGN["meta"], "ext": {"\ud800": 1}}}, {}),
         ({"data": {"\ud800": "\udc00"}}, {"data": {"\ud800": "\udc00"}}),
     ],
 )

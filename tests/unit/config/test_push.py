@@ -56,6 +56,7 @@ def test_a_target_with_its_defaults(tmp_path: Path) -> None:
         ({"secrets": ["whsec_c2hvcnQ="]}, "secrets.0", "base64 of 24 to 64 random bytes"),
         ({"concurrency": 0}, "concurrency", "from 1 to 1000|1"),
         ({"body": "xml"}, "body", "envelope"),
+        ({"body": "cloudevents_binary", "max_messages": 5}, "max_messages", "whose posts have one event"),
         ({"headers": {"Host": "x"}}, "headers", "the gateway sets the header host itself"),
         ({"headers": {"webhook-id": "x"}}, "headers", "the gateway sets the header webhook-id itself"),
         ({"headers": {"x": "a\r\nb: c"}}, "headers", "printable ASCII"),

@@ -273,6 +273,29 @@ async def test_an_event_is_posted_as_an_event_without_a_token(tmp_path: Path) ->
     assert posted.keys() - event.keys() == {"traceparent", "bqtraceid", "bqattempts", "bqredelivered"}
 
 
+async def test_an_event_is_posted_in_the_binary_mode(tmp_path: Path) -> None:
+    event = {"specversion": "1.0", "id": "A-1", "source": "/shop", "type": "com.example.paid", "subject": "5% \u20ac"}
+    event |= {"datacontenttype": "text/plain", "data": "gr\u00fc\u00dfe"}
+    async with gateway(tmp_path) as made, receiver() as server:
+        await made.publish(ANYONE, QUEUE, structured_entry(json.dumps(event).encode(), QUEUE, made.clock))
+        async with pushing(made, QUEUE, server.url, body="cloudevents_binary"):
+            (post,) = await server.arrived(1)
+    assert (post.headers["content-type"], post.body) == ("text/plain", "gr\u00fc\u00dfe".encode())
+    assert {name: value for name, value in post.headers.items() if name.startswith("ce-")}.items() >= {
+        "ce-specversion": "1.0",
+        "ce-id": "A-1",
+        "ce-source": "/shop",
+        "ce-type": "com.example.paid",
+        "ce-subject": "5%25%20%E2%82%AC",
+        "ce-bqattempts": "0",
+        "ce-bqredelivered": "false",
+    }.items()
+    assert "ce-bqacktoken" not in post.headers
+    with pytest.raises(json.JSONDecodeError):
+        # The signature is right, and the body is no JSON.
+        Webhook(SECRET).verify(post.body, dict(post.headers))
+
+
 async def test_messages_that_are_there_are_posted_together(tmp_path: Path) -> None:
     async with gateway(tmp_path) as made, receiver() as server:
         await publish(made, 25)
