@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -146,3 +147,22 @@ class TestOptions:
         await until(both_are_dead)
         assert (await process.redrive()).redriven == 2
         assert [data(message)["n"] for message in await process.take(2)] == [4, 5]
+
+    async def test_an_edited_dead_letter_has_the_priority_of_its_body_or_its_own(self, world: World) -> None:
+        process = await world.process(queue_options=world.broker.priority_options)
+        if not process.capabilities.priorities:
+            pytest.skip("this route has no priorities")
+        given = [(1, 5), (2, 0), (3, 9)]
+        bodies = [draft({"n": n}, priority=priority) for n, priority in given]
+        await process.gateway.publish_many(ANYONE, world.queue, bodies)
+        assert await process.reject(*await process.take(3)) == [None] * 3
+
+        async def all_are_dead() -> bool:
+            return len(await process.dead()) == 3
+
+        await until(all_are_dead)
+        ids = {json.loads(letter.record)["data"]["n"]: letter.letter_id for letter in await process.dead()}
+        assert not (await process.redrive_one(ids[1])).edited
+        assert (await process.redrive_one(ids[2], body=draft({"n": 20}, priority=7))).edited
+        assert (await process.redrive_one(ids[3], data=b'{"n":30}')).edited
+        assert [data(each)["n"] for each in await process.take(3)] == [30, 20, 1]

@@ -155,12 +155,16 @@ class DeadLetterRequest(Struct, frozen=True):
 
 
 class DeadRecord(Struct, frozen=True):
-    """A stored dead letter. ``key`` and ``carried`` are the binding's own data; see :meth:`DeadStore.remove_dead`."""
+    """A stored dead letter. ``key`` and ``carried`` are the binding's own data; see :meth:`DeadStore.remove_dead`.
+
+    ``priority``: 0 to 9, of its message, for a message that replaces it without ``carried``; None: the default.
+    """
 
     key: Any
     body: bytes
     headers: Mapping[str, str] = {}
     carried: Any = None
+    priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

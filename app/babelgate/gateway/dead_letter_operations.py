@@ -54,6 +54,7 @@ from babelgate.gateway.redrive import (
     is_home,
     send,
     unchanged,
+    with_priority_of,
 )
 from babelgate.gateway.redrive_files import RedriveJob
 from babelgate.gateway.redrive_jobs import RedriveJobs
@@ -315,6 +316,7 @@ class DeadLetterOperations:
             # The body's own time to live is the only header in ``outgoing``.
             headers = {**outgoing.headers, **headers_for(letter, source, target), **outgoing.headers}
             outgoing = replace(outgoing, headers=headers)
+        outgoing = with_priority_of(letter, outgoing, target)
         traceparent = outgoing.headers.get("traceparent")
         size = len(outgoing.body)
         facts = Facts(0, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, size, traceparent)

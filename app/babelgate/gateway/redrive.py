@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from babelgate import envelope
 from babelgate.brokers.batcher import BATCH_BYTES
@@ -212,8 +213,16 @@ def unchanged(letter: Letter, source: Route, target: Route, now: int, force: boo
         )
     carried = record.carried if is_home(source, target) else None
     headers = headers_for(letter, source, target)
-    outgoing = Outgoing(body, headers, carried=carried)
+    outgoing = with_priority_of(letter, Outgoing(body, headers, carried=carried), target)
     return ReadyLetter(letter, outgoing, _facts(letter, outgoing))
+
+
+def with_priority_of(letter: Letter, outgoing: Outgoing, target: Route) -> Outgoing:
+    """``outgoing`` with the priority of ``letter``, unless it has one or keeps that of the letter, or can have none."""
+    priority, has_own = letter.record.priority, outgoing.priority is not None or outgoing.carried is not None
+    if priority is None or has_own or outgoing.ordering_key is not None or not target.capabilities.priorities:
+        return outgoing
+    return replace(outgoing, priority=priority)
 
 
 def is_home(source: Route, target: Route) -> bool:

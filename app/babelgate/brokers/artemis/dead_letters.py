@@ -135,7 +135,8 @@ def _identity(arrived: Arrived) -> bytes:
 def _record(arrived: Arrived) -> DeadRecord:
     found: ArtemisMessage = read(arrived.raw)
     field, values = selector_of(found) or (None, ())
-    return DeadRecord(LetterKey(identity(arrived.raw), field, values), found.body, found.headers, found.carried)
+    key = LetterKey(identity(arrived.raw), field, values)
+    return DeadRecord(key, found.body, found.headers, found.carried, found.priority)
 
 
 def _size(arrived: Arrived) -> int:

@@ -58,6 +58,8 @@ _MESSAGE_ID, _CORRELATION_ID, _EXPIRY, _CREATED = 0, 5, 8, 9
 _DURABLE = described(HEADER, sequence([TRUE]))
 _BABELQUEUE = string("babelqueue")
 _NULL_CODE = NULL[0]
+_ORDINARY_PRIORITY = 4
+"""Of a message without a priority: section 3.2.1 of https://docs.oasis-open.org/amqp/core/v1.0/amqp-core-messaging-v1.0.html"""
 _NO_COUNT = string("0")
 _INT64 = range(-(2**63), 2**63)
 
@@ -86,6 +88,13 @@ class ArtemisMessage(Struct, frozen=True):
     count: int
     version: str | None
     carried: EncodedParts
+
+    @property
+    def priority(self) -> int | None:
+        """The priority, 0 to 9; None for that of a message without one."""
+        header = self.carried.header
+        found = decode(header[0]) if header else None
+        return None if found == _ORDINARY_PRIORITY else found
 
 
 def encode(message: Outgoing, now_ms: int, dead_id: str | None = None) -> bytes:

@@ -304,4 +304,4 @@ def _size(found: TakenLetter) -> int:
 
 def _record(profile: Profile, found: TakenLetter) -> DeadRecord:
     read = profile.read_dead(found.arrived.message)
-    return DeadRecord(found, read.body, read.headers, read.carried)
+    return DeadRecord(found, read.body, read.headers, read.carried, read.priority)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
 from pamqp.commands import Basic
 
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
@@ -25,6 +26,7 @@ from babelgate.brokers.rabbitmq.profile import (
     QueueDeclaration,
     Topology,
     confirmed,
+    priority_of,
     read_priorities,
     read_quorum_limit,
 )
@@ -109,7 +111,7 @@ class PlainProfile:
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:
         """Like any delivery: a record is stored as it was written."""
-        return self.read(native)
+        return replace(self.read(native), priority=priority_of(native))
 
 
 def profile_of(name: str, options: OptionMap) -> PlainProfile:

@@ -12,6 +12,7 @@ from pamqp.commands import Basic
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.options import OptionMap, choice, optional, whole
 from babelgate.brokers.rabbitmq.incoming import FIXED, properties_of
+from babelgate.envelope.options import MAX_PRIORITY
 from babelgate.errors import ConfigError
 
 _MAX_PRIORITY = 255
@@ -95,13 +96,21 @@ class NativeMessage(Struct, frozen=True):
 
 
 class DecodedMessage(Struct, frozen=True):
-    """A message for the gateway; the fields are those of :class:`babelgate.brokers.binding.Delivery`."""
+    """A message for the gateway; the fields are those of :class:`babelgate.brokers.binding.Delivery`, and ``priority``
+    that of a dead letter, see :class:`babelgate.brokers.binding.DeadRecord`."""
 
     body: bytes
     headers: Mapping[str, str]
     delivery_count: int
     carried: Any = None
     expired_before: bool = False
+    priority: int | None = None
+
+
+def priority_of(native: NativeMessage) -> int | None:
+    """The priority of a message, at most that of the gateway's own; None without one."""
+    found = native.properties.priority
+    return None if found is None else min(found, MAX_PRIORITY)
 
 
 class Profile(Protocol):

@@ -220,7 +220,9 @@ class SqliteBinding:
         after = cursors.decode(cursor)
         rows = await self._started()[1].of_queue("read_dead", queue.name, after=after, limit=limit)
         records = [
-            DeadRecord(id, body, load_headers(headers), None if rank == ORDINARY_RANK else rank)
+            DeadRecord(id, body, load_headers(headers))
+            if rank == ORDINARY_RANK
+            else DeadRecord(id, body, load_headers(headers), rank, 9 - rank)
             for id, body, headers, rank in rows
         ]
         return records, cursors.encode(records[-1].key) if len(records) == limit else None

@@ -43,6 +43,7 @@ from babelgate.brokers.rabbitmq.profile import (
     QueueDeclaration,
     Topology,
     confirmed,
+    priority_of,
     read_priorities,
     read_quorum_limit,
 )
@@ -165,7 +166,9 @@ class OjsProfile:
         found = self.read(native)
         attempts = attempts_of(native.properties.headers or {}, self.queue)
         record = record_of(found.body, found.carried.job, native, self._name, attempts)
-        return DecodedMessage(record, found.headers, found.delivery_count, found.carried)
+        # That of a job follows from the job again.
+        priority = None if "priority" in (found.carried.job or ()) else priority_of(native)
+        return DecodedMessage(record, found.headers, found.delivery_count, found.carried, priority=priority)
 
     def _mark(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
         """Set attempt and last failure in the headers of ``properties``, without a schedule; these headers."""
