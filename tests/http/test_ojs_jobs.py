@@ -48,6 +48,19 @@ async def test_a_scheduled_job_comes_when_it_is_due(client, queue, send):
     assert now_ms() >= due
 
 
+async def test_a_job_expires_at_its_time(client, queue, send):
+    lasting = JOB | {"id": "a-job", "expires_at": "2099-01-31T00:00:00+01:00"}
+    answers = [await send(lasting, **{"idempotency-key": "k"}) for _ in range(2)]
+    assert [each.status_code for each in answers] == [201, 201]
+    for job in (JOB | {"expires_at": timestamp(now_ms() - 1)}, JOB | {"expires_at": None}):
+        assert (await send(job)).status_code == 201
+    messages = await received(client, queue)
+    assert [each["headers"].get("babelgate-expires-at") for each in messages] == ["4073497200000", None]
+    assert messages[0]["envelope"]["meta"]["ext"]["ojs"]["expires_at"] == lasting["expires_at"]
+    (letter,) = (await client.get(f"/queues/{queue}/dead-letters")).json()["dead_letters"]
+    assert letter["error"] == "message expired"
+
+
 @pytest.mark.parametrize("verb", ["", ":validate"])
 async def test_a_scheduled_job_has_no_other_delay(client, queue, send, verb):
     later = JOB | {"scheduled_at": timestamp(now_ms() + 60_000)}

@@ -26,6 +26,12 @@ MAX_TTL_SECONDS = 315_360_000
 MAX_PRIORITY = 9
 """The highest priority: that of JMS, which all brokers with priorities have."""
 
+EXPIRES_AT_HEADER = "babelgate-expires-at"
+"""The native header with the time at which a message expires, in Unix ms as decimal digits, or NEVER_EXPIRES."""
+
+NEVER_EXPIRES = "never"
+"""The value in a redriven message: bindings that copy native headers replace a header, and do not remove one."""
+
 _HEADERS = "invalid_headers"
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from babelgate.envelope.options import EXPIRES_AT_HEADER, NEVER_EXPIRES
 from babelgate.jsontext import digits
 
-HEADER = "babelgate-expires-at"
-"""The name of the header. Its value is a time in Unix ms, in decimal digits, or NEVER."""
-
-NEVER = "never"
-"""The value in a redriven message: bindings that copy native headers replace a header, and do not remove one."""
+HEADER = EXPIRES_AT_HEADER
+NEVER = NEVER_EXPIRES
 
 EXPIRED = "message expired"
 """The error of a dead letter whose message was past its time to live."""

@@ -21,6 +21,9 @@ class _Block(Struct):
     exception: str | None = None
 
 
+_ENDED = frozenset({"dead_letter", "discarded_at", "completed_at", "error", "expires_at"})
+"""The attributes that a redrive removes."""
+
 FAILED = "failed"
 """The type or the message of an unknown error."""
 
@@ -43,10 +46,8 @@ def discarded(job: Attributes, block: Mapping[str, Any]) -> bytes:
 
 
 def revived(job: Attributes) -> bytes:
-    """Return ``job`` as it is sent back to its queue, without attempts, error and discard."""
-    left = {
-        name: raw for name, raw in job.items() if name not in ("dead_letter", "discarded_at", "completed_at", "error")
-    }
+    """Return ``job`` as it is sent back to its queue, without attempts, error, discard and time of expiry."""
+    left = {name: raw for name, raw in job.items() if name not in _ENDED}
     return _with(left, {"attempt": 0}, state="available")
 
 

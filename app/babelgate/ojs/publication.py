@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from babelgate.clock import Clock, milliseconds, timestamp
 from babelgate.envelope.contract import MAX_ID, Limits, is_id, is_spec_version, is_text
-from babelgate.envelope.options import OPTIONS
+from babelgate.envelope.options import EXPIRES_AT_HEADER, OPTIONS
 from babelgate.envelope.publication import MAX_PROBLEMS, read_any
 from babelgate.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from babelgate.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
@@ -29,7 +29,7 @@ _DEFECTS = {
 
 
 def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None) -> bytes:
-    """Return the publish entry of ``body``, an OJS job for ``queue``: its envelope and when it is due.
+    """Return the publish entry of ``body``, an OJS job for ``queue``: its envelope, when it is due and when it expires.
 
     ``id`` and ``queue`` are optional; attributes of the server are replaced. ``trace_id``, that of the request's trace,
     is used for a job without one. Raises EnvelopeSyntaxError, or
@@ -60,13 +60,17 @@ def as_entry(body: bytes, queue: str, clock: Clock, trace_id: str | None = None)
     due = milliseconds(values.get("scheduled_at"))
     if due is not None and due > now:
         entry["deliver_at"] = due
+    expires_at = milliseconds(values.get("expires_at"))
+    if expires_at is not None:
+        # As ttl_seconds it would differ with each repetition of an idempotency key.
+        entry["headers"] = {EXPIRES_AT_HEADER: str(max(expires_at, 0))}
     return msgspec.json.encode(entry)
 
 
 def places_in_job(body: bytes, places: Iterable[str]) -> list[str]:
     """The pointers in the job ``body`` of ``places`` in the entry that :func:`as_entry` makes of it.
 
-    "" for what no member stands for, such as native headers. An option that the job does not set keeps its place.
+    "" for what no member stands for. An option that the job does not set keeps its place.
     """
     job = decode_object(body).by_name()
     attributes = {name: Raw(member.raw.encode()) for name, member in job.items()}
@@ -84,6 +88,8 @@ def _place(place: str, job: Container[str], meta: Container[str], is_array: bool
         return "/meta/trace_id" if "trace_id" in meta else ""
     if first == "deliver_at" and "scheduled_at" in job:
         return "/scheduled_at"
+    if first == "headers" and "expires_at" in job:
+        return "/expires_at"
     if first == "data":
         # An array is the only member of data.
         inner = inner[1:] if is_array and inner[:1] == ["args"] else inner

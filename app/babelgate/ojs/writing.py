@@ -9,7 +9,8 @@ from msgspec import Raw, Struct
 
 from babelgate.clock import milliseconds, timestamp
 from babelgate.envelope.contract import is_spec_version
-from babelgate.jsontext import decode_object, parse_object
+from babelgate.envelope.options import NEVER_EXPIRES
+from babelgate.jsontext import decode_object, digits, parse_object
 from babelgate.ojs.reading import (
     LIST,
     MAPPED,
@@ -52,8 +53,11 @@ class Job(Struct, frozen=True):
         return msgspec.json.encode(self.attributes)
 
 
-def job_of(body: bytes, queue: str, now: int) -> Job:
-    """Return the job for ``body``, a valid envelope. ``queue`` is its OJS queue, ``now`` is Unix ms."""
+def job_of(body: bytes, queue: str, now: int, expiry: str | None = None) -> Job:
+    """Return the job for ``body``, a valid envelope. ``queue`` is its OJS queue, ``now`` is Unix ms.
+
+    ``expiry``: the value of its native header for that. It replaces the ``expires_at`` that the envelope has kept.
+    """
     top: Attributes = msgspec.json.decode(body, type=dict[str, Raw])
     meta = members(top, "meta")
     ext = members(meta, "ext")
@@ -97,11 +101,20 @@ def job_of(body: bytes, queue: str, now: int) -> Job:
         "created_at": _created_at(created_at, only),
         "enqueued_at": timestamp(now),
     }
+    _set_expiry(attributes, expiry)
     written = _raw(attributes)
     if envelope_of(written, MessageProperties()) != body:
         attributes["meta"] = own | {"bq_frame": _frame(body, attempts, spread)}
         written = _raw(attributes)
     return Job(written, job_id, type_, trace_id, created_at, attempts)
+
+
+def _set_expiry(attributes: dict[str, Any], expiry: str | None) -> None:
+    at = None if expiry is None else digits(expiry)
+    if at is not None and milliseconds(value(attributes, "expires_at", str)) != at:
+        attributes["expires_at"] = timestamp(at)
+    elif expiry == NEVER_EXPIRES:
+        attributes.pop("expires_at", None)
 
 
 def _type(urn: str, only: Attributes) -> str:

@@ -11,14 +11,15 @@ import pytest
 
 from babelgate.brokers.binding import DeadRecord, Delivery, LastFailure, NativeQueue, Outgoing
 from babelgate.brokers.rabbitmq.binding import RabbitBinding
-from babelgate.clock import now_ms
+from babelgate.clock import now_ms, timestamp
 from babelgate.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from babelgate.errors import BrokerRejected
+from babelgate.gateway import expiry
 from babelgate.gateway.routing import Policy
 from tests.brokers.rabbitmq.harness import OjsBroker, browse, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import reserved
-from tests.harness.world import World, until
+from tests.harness.world import World, data, until
 from tests.unit.envelope.support import compact
 
 pytestmark = pytest.mark.rabbitmq
@@ -286,6 +287,29 @@ async def test_a_rejected_retry_keeps_its_attempt_and_no_time_of_its_schedule(
         assert (await process.one()).attempts == 0
     finally:
         await world.close()
+
+
+async def test_a_job_of_a_peer_expires_at_its_time_and_a_redrive_delivers_it(
+    one: RabbitBinding, world: World, rabbit: RabbitServer
+) -> None:
+    process = await world.process(queue_options={"profile": "ojs"})
+    assert await process.ready(1) == []
+    for number, expires_at in enumerate([now_ms() - 1, now_ms() + 3_600_000]):
+        body = job(world.queue, args=[{"n": number}], expires_at=timestamp(expires_at))
+        await asyncio.to_thread(push, rabbit, world.queue, body)
+    message = await process.one()
+    assert data(message) == {"n": 1}
+    assert await process.ack(message) == [None]
+
+    async def is_dead() -> bool:
+        return [letter.error for letter in await process.dead()] == [expiry.EXPIRED]
+
+    await until(is_dead)
+    assert (await process.redrive()).redriven == 1
+    message = await process.one()
+    assert data(message) == {"n": 0}
+    assert await process.nack(message) == [None]
+    assert data(await process.one()) == {"n": 0}
 
 
 async def test_what_a_peer_rejects_is_a_dead_letter(

@@ -31,6 +31,7 @@ from babelgate.envelope import (
     redriven,
     with_attempts,
 )
+from babelgate.envelope.options import EXPIRES_AT_HEADER, NEVER_EXPIRES
 from babelgate.errors import ConfigError, UnsupportedByBroker
 from babelgate.gateway.routing import Router, Rule
 from tests.unit.envelope.support import FULL, NOW, TRACE, compact
@@ -153,6 +154,45 @@ def test_what_a_job_asks_for_becomes_properties_and_headers() -> None:
 def test_a_time_to_live_that_the_broker_would_refuse_is_left_to_the_body(ttl: Any) -> None:
     read = profile().read(native(compact(JOB | {"enqueue_ttl": ttl})))
     assert profile().message(Outgoing(read.body)).properties.expiration is None
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "headers", "expected"),
+    [
+        ("2026-09-21T14:13:20.500Z", {}, "1790000000500"),
+        ("1969-12-31T00:00:00Z", {}, "0"),
+        ("2026-09-21T14:13:20Z", {EXPIRES_AT_HEADER: NEVER_EXPIRES}, NEVER_EXPIRES),
+        ("2026-09-21T14:13:20", {}, None),
+        (1790000000, {}, None),
+    ],
+)
+def test_the_time_of_expiry_of_a_job_is_that_of_its_message(
+    expires_at: Any, headers: dict[str, str], expected: str | None
+) -> None:
+    read = profile().read(native(compact(JOB | {"expires_at": expires_at}), headers=headers))
+    assert read.headers.get(EXPIRES_AT_HEADER) == expected
+    again = profile().read(arrived(profile().message(retry(read, 1))))
+    assert again.headers.get(EXPIRES_AT_HEADER) == expected
+    # A redrive ends it, for the peers as for the gateway.
+    body = redriven(letter(again).body)
+    written = profile().message(Outgoing(body, {EXPIRES_AT_HEADER: NEVER_EXPIRES}, carried=again.carried))
+    assert "expires_at" not in json.loads(written.body)
+    assert profile().read(arrived(written)).headers.get(EXPIRES_AT_HEADER) in (None, NEVER_EXPIRES)
+
+
+def test_a_time_to_live_is_the_time_of_expiry_of_the_job() -> None:
+    kept = profile().read(native(compact(JOB | {"expires_at": "2026-09-21T16:13:20+02:00"}))).body
+    for body, header, expected in (
+        (ENVELOPE, "1790000000500", "2026-09-21T14:13:20.500Z"),
+        (ENVELOPE, NEVER_EXPIRES, None),
+        (kept, "1790000000500", "2026-09-21T14:13:20.500Z"),
+        (kept, "1790000000000", "2026-09-21T16:13:20+02:00"),
+        (kept, NEVER_EXPIRES, None),
+    ):
+        written = profile().message(Outgoing(body, {EXPIRES_AT_HEADER: header}))
+        assert json.loads(written.body).get("expires_at") == expected
+        read = profile().read(arrived(written))
+        assert (read.body, read.headers[EXPIRES_AT_HEADER]) == (body, header)
 
 
 @pytest.mark.parametrize("change", [{"args": {}}, {"type": 5}, {"specversion": "2.0"}])

@@ -437,6 +437,7 @@ TWO = {"args": [1, {"b": 2}]}
         ({}, "/headers/traceparent", ""),
         ({}, "/delay_seconds", "/delay_seconds"),
         ({"scheduled_at": "2099-01-01T00:00:00Z"}, "/deliver_at", "/scheduled_at"),
+        ({"expires_at": "2099-01-01T00:00:00Z"}, "/headers", "/expires_at"),
         ({}, "/ordering_key", "/ordering_key"),
     ],
 )

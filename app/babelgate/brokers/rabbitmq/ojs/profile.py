@@ -47,9 +47,10 @@ from babelgate.brokers.rabbitmq.profile import (
     read_priorities,
     read_quorum_limit,
 )
-from babelgate.clock import Clock, now_ms, timestamp
+from babelgate.clock import Clock, milliseconds, now_ms, timestamp
+from babelgate.envelope.options import EXPIRES_AT_HEADER
 from babelgate.jsontext import decode_object
-from babelgate.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived
+from babelgate.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived, value
 from babelgate.ojs.editing import FAILED
 
 STEPS_MS = tuple(
@@ -114,7 +115,7 @@ class OjsProfile:
             properties = copied(carried.properties, outgoing.headers)
             job, body = carried.job, outgoing.body
         else:
-            made = job_of(outgoing.body, self._name, now)
+            made = job_of(outgoing.body, self._name, now, outgoing.headers.get(EXPIRES_AT_HEADER))
             properties = properties_of(made, outgoing, self._name, now)
             job, body = made.attributes, made.body
             attempts = made.attempts
@@ -156,6 +157,10 @@ class OjsProfile:
         seen = given_headers(native.properties)
         around = beside(native, self._name, self.queue, seen)
         envelope = None if job is None else envelope_of(job, around)
+        if job is not None and "expires_at" in job and EXPIRES_AT_HEADER not in seen:
+            expires_at = milliseconds(value(job, "expires_at", str))
+            if expires_at is not None:
+                seen[EXPIRES_AT_HEADER] = str(max(expires_at, 0))
         carried = Carried(native.properties, None if envelope is None else job)
         expired_before = EXPIRED_HEADER in (native.properties.headers or {})
         body = native.body if envelope is None else envelope
