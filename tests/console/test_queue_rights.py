@@ -9,6 +9,7 @@ import pytest
 from tests.console.test_guards import csrf_of, sign_in
 from tests.harness import console
 from tests.harness.console import RIGHTS, tokens
+from tests.harness.webhooks import SECRET
 
 BODY = json.dumps({"job": "a:b", "data": {}})
 ACTIONS = {
@@ -19,11 +20,17 @@ ACTIONS = {
     "purge": ("manage", {"typed": "{queue}"}),
     "pause": ("manage", {"publishes": "refuse"}),
     "resume": ("manage", {}),
+    "push": ("manage", {"url": "https://shop.example/", "secrets": SECRET}),
+    "push/remove": ("manage", {}),
+    "push/pause": ("manage", {}),
+    "push/resume": ("manage", {}),
+    "push/test": ("manage", {}),
 }
 PAGES = {
     "publish": "send",
     "purge": "manage",
     "pause": "manage",
+    "push": "manage",
     "receive": "listen",
     "messages/0": "listen",
     "messages/0/body": "listen",

@@ -199,6 +199,31 @@ async def test_failures_are_shown(process, queue):
         }
 
 
+async def test_an_open_circuit_needs_attention_and_is_in_the_metrics(process, queue):
+    path = f"/queues/{queue}/push"
+    words = f"Messages of the queue '{queue}' are not pushed for a while: the target could not be reached."
+    async with receiver() as server, process() as client:
+
+        async def shows(value: str) -> bool:
+            lines = (await client.get("/metrics")).text.splitlines()
+            return f'babelgate_open_push_circuits{{broker="local",queue="{queue}"}} {value}' in lines
+
+        async def concerns() -> list[str]:
+            found = (await client.get("/rates")).json()["attention"]
+            return [each["detail"] for each in found if (each["kind"], each["queue"]) == ("push_circuit_open", queue)]
+
+        await client.put(path, json=target(f"http://127.0.0.1:{free_port()}/"))
+        await until(lambda: shows("0.0"))
+        assert await concerns() == []
+        await client.post(f"/queues/{queue}/messages", json=DRAFT)
+        await until(lambda: shows("1.0"))
+        assert await concerns() == [words]
+        await client.put(path, json=target(server.url))
+        await server.arrived(1)
+        await until(lambda: shows("0.0"))
+        assert await concerns() == []
+
+
 async def test_a_test_call_tells_the_answer_and_touches_no_message(process, queue):
     path = f"/queues/{queue}/push"
     async with receiver() as server, process() as client:

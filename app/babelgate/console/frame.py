@@ -10,6 +10,7 @@ from babelgate.console.sessions import Sessions
 from babelgate.gateway.gateway import Gateway
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
+from babelgate.push.pushes import Pushes
 
 
 class ConsoleFrame:
@@ -25,9 +26,11 @@ class ConsoleFrame:
         prefix: str = "",
         read_only: bool = False,
         trace_url: str | None = None,
+        pushes: Pushes | None = None,
     ) -> None:
         """``prefix``: the path prefix that browsers see before ``/console``. ``read_only``: nothing can be changed.
-        ``trace_url``: the address of a trace in another program, with ``{trace_id}``."""
+        ``trace_url``: the address of a trace in another program, with ``{trace_id}``. ``pushes`` None: there are no
+        pages of pushes."""
         self.gateway = gateway
         self.auth = auth
         self.limits = limits
@@ -35,6 +38,7 @@ class ConsoleFrame:
         self.prefix = prefix.rstrip("/")
         self.read_only = read_only
         self.trace_url = trace_url
+        self.pushes = pushes
         self.menu: Sequence[tuple[str, str]] = ()
         self.assets = Assets()
         self.templates = Templates()

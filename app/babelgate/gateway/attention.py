@@ -42,6 +42,7 @@ Kind = Literal[
     "foreign_messages",
     "broker_warning",
     "queue_paused",
+    "push_circuit_open",
 ]
 
 
@@ -109,7 +110,7 @@ class Attention:
         """What needs attention, at most MAX_CONCERNS: brokers that fail first, warnings last."""
         managed = sorted(self._overview.managed(caller))
         queues = [(route, stats, sums.get(route.queue)) for route, stats in counted]
-        found = [*self._failing(managed), *self._paused(caller)]
+        found = [*self._failing(managed), *self._paused(caller), *self._not_pushed(caller)]
         found += [*_dead_letters(queues), *_old(queues), *_errors(queues), *_foreign(queues)]
         found += [
             Concern(kind="broker_warning", broker=name, detail=warning)
@@ -140,6 +141,12 @@ class Attention:
             if caller.rights(queue):
                 broker = self._router.route(queue).broker
                 yield Concern(kind="queue_paused", broker=broker, queue=queue, detail=pause.sentence())
+
+    def _not_pushed(self, caller: Caller) -> Iterator[Concern]:
+        for queue, why in self._overview.pushes.circuits().items():
+            if why is not None and caller.rights(queue):
+                broker = self._router.route(queue).broker
+                yield Concern(kind="push_circuit_open", broker=broker, queue=queue, detail=why)
 
 
 _Queue = tuple[Route, QueueStats, QueueSum | None]

@@ -32,6 +32,7 @@ from babelgate.observe.metrics.catalogue import (
     LEASES_IN_FLIGHT,
     OLDEST_AGE,
     OPEN_CIRCUITS,
+    OPEN_PUSH_CIRCUITS,
     OPEN_STREAMS,
     PUBLISH_INFLIGHT,
     QUEUE_DELAYED,
@@ -111,6 +112,7 @@ class Gauges:
             LEASES_IN_FLIGHT.otel: dict(leases),
             RECEIVE_WAITERS.otel: dict(waiters),
             OPEN_STREAMS.otel: self._streams(),
+            OPEN_PUSH_CIRCUITS.otel: self._pushes(),
             PUBLISH_INFLIGHT.otel: publishes,
             OPEN_CIRCUITS.otel: circuits,
             STORAGE_REFUSALS.otel: {
@@ -153,6 +155,15 @@ class Gauges:
             labels = self._metrics.register(queue, broker), broker
             streams[labels] = streams.get(labels, 0.0) + count
         return dict(streams)
+
+    def _pushes(self) -> dict[Labels, Value]:
+        """Of each queue that is pushed, so that the series is there before the circuit opens."""
+        circuits: dict[Labels, float] = {}
+        for queue, why in self._gateway.overview.pushes.circuits().items():
+            broker = self._gateway.router.route(queue).broker
+            labels = self._metrics.register(queue, broker), broker
+            circuits[labels] = circuits.get(labels, 0.0) + (why is not None)
+        return dict(circuits)
 
     def _of_tracing(self) -> Snapshot:
         recorder = self._gateway.tracing.recorder

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Protocol
 
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats, ReportsVersion
@@ -39,6 +40,20 @@ _WARNED_ENTRY_BYTES = 8_192
 """Of the warnings about a queue: at most about twenty sentences, each once."""
 
 
+class WatchedPushes(Protocol):
+    """The pushes of this process, which are no part of the gateway."""
+
+    def circuits(self) -> Mapping[str, str | None]:
+        """For each queue that is pushed, a sentence why nothing is pushed for a while; None: its circuit is closed."""
+
+
+class NoPushes:
+    """The pushes of a process that has none."""
+
+    def circuits(self) -> Mapping[str, str | None]:
+        return {}
+
+
 class Overview:
     """The read operations for operators. All but ``missing`` check the right of their Caller (raise Forbidden)."""
 
@@ -59,6 +74,7 @@ class Overview:
         self.pauses = pauses
         self.replicas: Replicas | None = None
         """Who serves; None where only this object does."""
+        self.pushes: WatchedPushes = NoPushes()
         self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
         self._runtimes = runtimes
         self._router = router

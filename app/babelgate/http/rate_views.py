@@ -122,6 +122,7 @@ class ConcernView(View):
         "foreign_messages",
         "broker_warning",
         "queue_paused",
+        "push_circuit_open",
     ]
     """What it is, for programs."""
     broker: str

@@ -95,6 +95,19 @@ class Pusher:
         """Messages that were received and are not settled yet."""
         return len(self._posting)
 
+    @property
+    def held(self) -> str | None:
+        """Why nothing is pushed for a while, as a sentence; None: the circuit is closed."""
+        if self.circuit.state == "closed":
+            return None
+        why = "fails"
+        if self.state.failures:
+            last = self.state.failures[-1]
+            reasons = {"status": f"answered {last.status}", "no_answer": "gave no answer"}
+            why = reasons.get(last.code, "could not be reached")
+        # Without its address, which only those see who may manage the queue.
+        return f"Messages of the queue {self.queue!r} are not pushed for a while: the target {why}."
+
     def start(self) -> None:
         """Begin to push; needs a running event loop."""
         loop = asyncio.get_running_loop()

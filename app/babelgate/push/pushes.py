@@ -155,6 +155,10 @@ class Pushes:
         finally:
             await poster.close()
 
+    def circuits(self) -> Mapping[str, str | None]:
+        """Of each queue that is pushed, why nothing is pushed for a while; None: its circuit is closed."""
+        return {queue: pusher.held for queue, pusher in self.running.items()}
+
     async def _change(self, change: Callable[[Stored], Stored]) -> None:
         if self._file is None:
             raise StateUnavailable(reason="this process keeps no state")

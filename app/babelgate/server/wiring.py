@@ -198,6 +198,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         parts += [scraping] if otlp is None else [otlp, scraping]
     pushes = _pushes(settings, gateway, metrics)
     parts.append(pushes)
+    gateway.overview.pushes = pushes
     ended = [] if durations is None else [durations.ended]
     malformed = [] if durations is None else [durations.malformed]
     if settings.access_log:
@@ -214,7 +215,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         prefix=settings.prefix,
         scraping=scraping,
         ended=ended,
-        console=_console(settings, gateway, auth, limits, clock),
+        console=_console(settings, gateway, auth, limits, clock, pushes),
         cors=cors,
         pushes=pushes,
         stream=Streaming(gateway).serve,
@@ -249,7 +250,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
 
 
-def _console(settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLimits, clock: Clock) -> Handler | None:
+def _console(
+    settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLimits, clock: Clock, pushes: Pushes
+) -> Handler | None:
     """What serves the pages of the console; None where it is off."""
     if not settings.has_console:
         return None
@@ -262,6 +265,7 @@ def _console(settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLi
         prefix=settings.prefix,
         read_only=section.read_only,
         trace_url=section.trace_url,
+        pushes=pushes,
     )
     return Console(frame).serve
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
 from babelgate.console import bodies
+from babelgate.console.abilities import refused_options
 from babelgate.console.answers import PageAnswer
+from babelgate.console.conditions import time_of
+from babelgate.console.faults import faults_of
 from babelgate.console.pages.messages import peeked, shown_write
 from babelgate.console.pages.queue import path_of, shared
 from babelgate.console.routes import PageRoute
@@ -28,7 +31,9 @@ from babelgate.runtime import turns
 
 FORM_BYTES = 4_194_304
 """A message of 1 MiB, the usual limit, each byte of which is escaped, with the other fields."""
-_FIELDS = ("body", "delay_seconds", "ordering_key", "idempotency_key", "broker_properties")
+_OPTIONS = ("delay_seconds", "ordering_key", *OPTIONS)
+"""Of the query, as the API takes them."""
+_FIELDS = ("body", *_OPTIONS, "idempotency_key", "broker_properties")
 _TEMPLATES_FROM = 50
 """How many of the messages that are ready are looked at for jobs."""
 _MAX_TEMPLATES = 10
@@ -73,7 +78,7 @@ async def check(visit: Visit) -> PageAnswer:
         projection=projection,
         pretty=pretty,
         writes=[] if projection is None else [shown_write(each) for each in projection.writes],
-        **_refusal(error),
+        **_refusal(error, _offered(visit)),
     )
 
 
@@ -102,30 +107,46 @@ async def publish(visit: Visit) -> PageAnswer:
 
 def _page(visit: Visit, templates: Mapping[str, str], fields: Mapping[str, str], **refusal: Any) -> PageAnswer:
     queue = visit.parameters["queue"]
-    route = visit.gateway.access(visit.caller, Right.SEND, queue).route
+    capabilities = visit.gateway.access(visit.caller, Right.SEND, queue).route.capabilities
     return visit.page(
         "publish.html",
         **shared(visit, "publish"),
         templates=list(templates),
         fields={name: fields.get(name, "") for name in _FIELDS},
-        capabilities=route.capabilities,
-        ignores_order=route.policy.ordering_key == "ignore",
+        capabilities=capabilities,
+        refused_options=refused_options(capabilities),
         **(refusal or _refusal(None)),
     )
 
 
-def _refusal(error: BabelgateError | None) -> dict[str, Any]:
-    """The error in words, with its place in the body."""
+def _offered(visit: Visit) -> list[str]:
+    """The options that the form has for this queue."""
+    capabilities = visit.gateway.access(visit.caller, Right.SEND, visit.parameters["queue"]).route.capabilities
+    has = {
+        "delay_seconds": capabilities.max_delay_seconds != 0,
+        "deliver_at": capabilities.max_delay_seconds != 0,
+        "ttl_seconds": capabilities.headers,
+        "priority": capabilities.priorities,
+        "broker_properties": bool(capabilities.broker_properties),
+    }
+    return [name for name in _FIELDS if name != "body" and has.get(name, True)]
+
+
+def _refusal(error: BabelgateError | None, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
+    """The error in words, with its place in the body, and as the fault of the field in ``names`` that it is about."""
+    faults = dict.fromkeys(names, "") | {name: text for name, text in faults_of(error).items() if name in names}
     if error is None:
-        return {"detail": "", "problems": []}
-    return {"detail": detail_of(error), "problems": error.facts.get("problems", [])}
+        return {"detail": "", "problems": [], "faults": faults}
+    return {"detail": detail_of(error), "problems": error.facts.get("problems", []), "faults": faults}
 
 
 def _given(visit: Visit) -> dict[str, Any]:
     """The options in the form, as the API reads them in a query and in a header; an empty field is none. Raises
     InvalidParameter, EnvelopeError."""
     form = visit.form
-    query = {name: form[name] for name in ("delay_seconds", "ordering_key", *OPTIONS) if form.get(name)}
+    query = {name: form[name] for name in _OPTIONS if form.get(name)}
+    if (at := time_of(form, "deliver_at")) is not None:
+        query["deliver_at"] = str(at)
     parameters = from_query(urlencode(query).encode(), PublishParameters)
     properties = form.get("broker_properties", "").strip()
     return {

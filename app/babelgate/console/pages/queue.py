@@ -66,8 +66,15 @@ def path_of(queue: str) -> str:
 def shared(visit: Visit, tab: str) -> dict[str, Any]:
     """What the head of all pages of a queue needs. ``tab``: the page that is shown."""
     queue = visit.parameters["queue"]
-    pause = visit.gateway.pauses.get(queue)
-    return {"queue": queue, "base": f"{visit.root}{path_of(queue)}", "tab": tab, "pause": pause}
+    has_push = visit.frame.pushes is not None and visit.may("manage", queue)
+    return {
+        "queue": queue,
+        "base": f"{visit.root}{path_of(queue)}",
+        "tab": tab,
+        "pause": visit.gateway.pauses.get(queue),
+        "has_push": has_push,
+        "not_pushed": visit.gateway.overview.pushes.circuits().get(queue) if has_push else None,
+    }
 
 
 def _purge(visit: Visit) -> purging.Purge:

@@ -135,6 +135,12 @@ STORAGE_REFUSALS = _gauge(
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
 OPEN_STREAMS = _gauge("babelgate.open_streams", "Streams of consumers that are open.", "{stream}", *_QUEUE)
+OPEN_PUSH_CIRCUITS = _gauge(
+    "babelgate.open_push_circuits",
+    "Processes that push nothing of the queue for a while, because its target fails or asked for a pause.",
+    "{process}",
+    *_QUEUE,
+)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"
