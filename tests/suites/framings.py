@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
@@ -31,6 +30,8 @@ from tests.harness.world import JOB, LIMIT_SECONDS, World, until
 
 Event = dict[str, Any]
 EVENTS_TYPE = "application/cloudevents+json"
+LEASE_SECONDS = 180
+"""Longer than a test waits: what comes again was given back."""
 
 
 class TestFramings:
@@ -99,10 +100,8 @@ async def goes_on(
     """
     numbers = {number(each) for each in seen}
     assert len(numbers) == len(seen), "a message came twice"
-    began = time.monotonic()
     async with opened() as stream:
         again = await messages(stream, 4)
-        assert time.monotonic() - began < 30, "their leases have 60 s"
         assert {number(each) for each in again} == set(range(5)) - {number(seen[0])}
         assert [each["attempts"] for each in again] == [0] * 4, "a give-back is no attempt"
         await gateway.drain()
@@ -192,7 +191,7 @@ class Client:
 
     @asynccontextmanager
     async def lines(self, accept: str, window: int) -> AsyncIterator[Stream]:
-        where = f"{self.url}/messages:stream?max_in_flight={window}"
+        where = f"{self.url}/messages:stream?max_in_flight={window}&lease_seconds={LEASE_SECONDS}"
         async with self._client.stream("GET", where, headers={"accept": accept}) as answer:
             assert (answer.status_code, answer.headers["content-type"]) == (200, accept.partition(",")[0])
             yield Lines(answer)
@@ -200,7 +199,7 @@ class Client:
     @asynccontextmanager
     async def websocket(self, window: int) -> AsyncIterator[Socket]:
         base = str(self._client.base_url).replace("http:", "ws:").rstrip("/")
-        where = f"{base}{self.url}/messages:stream?max_in_flight={window}"
+        where = f"{base}{self.url}/messages:stream?max_in_flight={window}&lease_seconds={LEASE_SECONDS}"
         options: dict[str, Any] = {"compression": None, "proxy": None, "open_timeout": LIMIT_SECONDS}
         async with connect(where, subprotocols=["babelgate.v1"], **options) as opened:  # type: ignore[list-item]
             assert opened.subprotocol == "babelgate.v1"
