@@ -221,6 +221,8 @@ def tabs(opened: Browser) -> Iterator[OpenTab]:
     def open_tab(server: ConsoleServer, *, dark: bool = False, width: int = 1280, scripts: bool = True) -> Tab:
         context = opened.new_context(
             color_scheme="dark" if dark else "light",
+            # Otherwise that of the environment, whose names are not those of a browser.
+            locale="en-US",
             viewport={"width": width, "height": 900},
             java_script_enabled=scripts,
             reduced_motion="reduce",
