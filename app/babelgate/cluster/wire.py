@@ -1,9 +1,9 @@
 """The JSON messages between gateways: settlements, their results, errors by the name of their class, rates, searches in
-journals, and paused queues."""
+journals, paused queues, and pushes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from babelgate.gateway.rates import RatesQuery
 from babelgate.gateway.replicas import Identity
 from babelgate.jsontext import decoded
 from babelgate.observe.rates import COUNTS, LANES, RatesReport
+from babelgate.push.file import Version
 
 IDENTITY_PATH = "/peer"
 SETTLE_PATH = "/peer/settle"
@@ -25,6 +26,7 @@ METRICS_PATH = "/peer/metrics"
 RATES_PATH = "/peer/rates"
 SEARCH_PATH = "/peer/search"
 PAUSES_PATH = "/peer/pauses"
+PUSHES_PATH = "/peer/pushes"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
@@ -52,6 +54,18 @@ class PauseExchange(Struct, frozen=True):
     changes: Sequence[PauseChange]
 
 
+class PushQuestion(Struct, frozen=True):
+    """The versions of pushes that a gateway has, by queue: what is newer?"""
+
+    versions: Mapping[str, Version]
+
+
+class PushAnswer(Struct, frozen=True):
+    """What is newer there: pushes by queue, sealed because they have secrets."""
+
+    sealed: str
+
+
 class _Error(Struct, frozen=True):
     kind: str
     detail: str
@@ -74,6 +88,8 @@ _rates = msgspec.json.Decoder(RatesReport)
 _inquiries = msgspec.json.Decoder(Inquiry)
 _findings = msgspec.json.Decoder(SearchAnswer)
 _pauses = msgspec.json.Decoder(PauseExchange)
+_push_questions = msgspec.json.Decoder(PushQuestion)
+_push_answers = msgspec.json.Decoder(PushAnswer)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -124,6 +140,26 @@ def encode_pauses(incarnation: str, changes: Sequence[PauseChange]) -> bytes:
 def decode_pauses(body: bytes) -> PauseExchange:
     """What a peer knows of pauses. Raises msgspec.MsgspecError."""
     return decoded(_pauses, body)
+
+
+def encode_push_question(question: PushQuestion) -> bytes:
+    """The body of a call for pushes."""
+    return _encoder.encode(question)
+
+
+def decode_push_question(body: bytes) -> PushQuestion:
+    """What a peer has of pushes. Raises msgspec.MsgspecError."""
+    return decoded(_push_questions, body)
+
+
+def encode_push_answer(sealed: str) -> bytes:
+    """The body of its answer."""
+    return _encoder.encode(PushAnswer(sealed))
+
+
+def decode_push_answer(body: bytes) -> PushAnswer:
+    """What a peer has newer of pushes. Raises msgspec.MsgspecError."""
+    return decoded(_push_answers, body)
 
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:

@@ -14,18 +14,22 @@ from babelgate.cluster.wire import (
     MAX_CALL_BYTES,
     METRICS_PATH,
     PAUSES_PATH,
+    PUSHES_PATH,
     RATES_PATH,
     SEARCH_PATH,
     SETTLE_PATH,
     Answer,
+    PushQuestion,
     SearchAnswer,
     SettleCall,
     decode_calls,
     decode_inquiry,
     decode_pauses,
+    decode_push_question,
     decode_rates_query,
     encode_answers,
     encode_pauses,
+    encode_push_answer,
 )
 from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
 from babelgate.gateway.gateway import Gateway
@@ -41,12 +45,14 @@ METHODS = {
     IDENTITY_PATH: "GET",
     METRICS_PATH: "GET",
     PAUSES_PATH: "POST",
+    PUSHES_PATH: "POST",
     RATES_PATH: "POST",
     SEARCH_PATH: "POST",
     SETTLE_PATH: "POST",
 }
 _SIGNATURE = HEADER.encode()
 ProcessMetrics = Callable[[], Awaitable[bytes]]
+NewerPushes = Callable[[PushQuestion], str]
 
 _ROOM = "(peers)"
 """The name under which admission counts calls of peers. No broker can have it."""
@@ -54,16 +60,24 @@ _ROOM = "(peers)"
 
 class PeerApi:
     """Reports identity, metrics and rates of this process, searches in its journal, exchanges which queues are paused,
-    and settles its own deliveries.
+    hands on pushes, and settles its own deliveries.
 
     Never forwards a call.
     """
 
-    def __init__(self, gateway: Gateway, signer: Signer, metrics: ProcessMetrics | None = None) -> None:
-        """``metrics``: returns the metrics of this process, for another worker."""
+    def __init__(
+        self,
+        gateway: Gateway,
+        signer: Signer,
+        metrics: ProcessMetrics | None = None,
+        pushes: NewerPushes | None = None,
+    ) -> None:
+        """``metrics``: returns the metrics of this process, for another worker. ``pushes``: returns what a peer does
+        not have, sealed."""
         self._gateway = gateway
         self._signer = signer
         self._metrics = metrics
+        self._pushes = pushes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -95,6 +109,10 @@ class PeerApi:
             await _answer(exchange, proof, 200, await self._found(body))
         elif exchange.path == PAUSES_PATH:
             await _answer(exchange, proof, 200, await self._paused(body))
+        elif exchange.path == PUSHES_PATH:
+            if self._pushes is None:
+                raise NotFound(path=exchange.path)
+            await _answer(exchange, proof, 200, self._newer(self._pushes, body))
         elif proof.target == ANYBODY:
             raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
         elif exchange.path == METRICS_PATH:
@@ -123,6 +141,13 @@ class PeerApi:
         if told.incarnation != self._gateway.incarnation:
             await pauses.learn(told.changes)
         return encode_pauses(self._gateway.incarnation, pauses.changes())
+
+    def _newer(self, pushes: NewerPushes, body: bytes) -> bytes:
+        try:
+            question = decode_push_question(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not what a gateway has of pushes") from None
+        return encode_push_answer(pushes(question))
 
     async def _found(self, body: bytes) -> bytes:
         try:

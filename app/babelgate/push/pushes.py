@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import secrets
 import ssl
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.errors import PushConfigured, PushNotFound, TooManyPushes
-from babelgate.push.file import PushFile, Stored, StoredPush
+from babelgate.push.file import NO_VERSION, PushFile, Stored, StoredPush, Version, merged
 from babelgate.push.pusher import Pusher, Report
 from babelgate.push.samples import PushTest, post_sample
 from babelgate.push.targets import PushTarget, refusal
@@ -26,6 +28,8 @@ from babelgate.push.transport import Poster
 
 FILE_SECONDS = 1.0
 """How often a process looks whether another one has changed the file."""
+PEERS_SECONDS = 15.0
+"""How often a process asks its peers for changes, beside when one of them has one."""
 MAX_PUSHES = 1_000
 """Pushes that calls may set."""
 
@@ -43,8 +47,20 @@ class PushInfo(Struct, frozen=True):
     pusher: Pusher | None
 
 
+class PushPeers(Protocol):
+    """The other gateways and workers."""
+
+    async def newer(self, versions: Mapping[str, Version]) -> Sequence[Stored]:
+        """What each peer has that is newer than ``versions``; tells them these. Takes 3 s at most. Never raises."""
+
+    async def close(self) -> None:
+        """Close the connections; idempotent."""
+
+
 class Pushes:
     """The pushers of the queues that have a target. A part of the application, which starts and closes it.
+
+    Processes agree on what calls have set: by the file of their ``state_dir``, and by asking their peers.
 
     ``running``: the pusher of each queue that is pushed now.
     """
@@ -56,6 +72,7 @@ class Pushes:
         guard: AddressGuard,
         report: Report,
         file: PushFile | None = None,
+        peers: PushPeers | None = None,
     ) -> None:
         """``configured``: the targets of the configuration, by queue. ``file`` None: calls cannot change anything."""
         self._gateway = gateway
@@ -63,27 +80,37 @@ class Pushes:
         self._guard = guard
         self._report = report
         self._file = file
+        self._peers = peers
         self._stored: Stored = {}
+        self._differs = asyncio.Event()
+        """Set when this process and a peer have different versions."""
         self._reading = asyncio.Lock()
         self._changing = asyncio.Lock()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self.running: dict[str, Pusher] = {}
 
     async def start(self) -> None:
-        """Begin to push. Raises ConfigError for a file that cannot be read."""
+        """Learn what the file and the peers have, and begin to push. Raises ConfigError for a file that cannot be
+        read."""
         if self._file is not None:
             try:
                 self._stored = await asyncio.to_thread(self._file.read)
             except StateUnavailable as error:
                 raise ConfigError(key="state_dir", reason=f"the pushes cannot be read: {error.reason}") from None
-            self._watching = asyncio.create_task(self._watch(self._file))
+            self._watching.append(asyncio.create_task(self._watch(self._file)))
+            if self._peers is not None:
+                # A target that was removed or paused meanwhile gets nothing.
+                await self._ask(self._peers)
+                self._watching.append(asyncio.create_task(self._watch_peers(self._peers)))
         await self._apply()
 
     async def close(self) -> None:
         """Stop, and return what was not settled; at most a little longer than the time-out of a settle."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        if self._peers is not None:
+            await self._peers.close()
         async with self._changing:
             await asyncio.gather(*(pusher.close() for pusher in self.running.values()))
             self.running.clear()
@@ -110,9 +137,10 @@ class Pushes:
             raise InvalidParameter(name="url", reason=why, pointer="/url")
 
         def change(stored: Stored) -> Stored:
-            if queue not in stored and len(stored) >= MAX_PUSHES:
+            others = (push for name, push in stored.items() if name != queue)
+            if sum(push.is_set for push in others) >= MAX_PUSHES:
                 raise TooManyPushes(limit=MAX_PUSHES)
-            return stored | {queue: replace(stored.get(queue, StoredPush()), target=target)}
+            return self._with(stored, queue, target=target)
 
         await self._change(change)
         return self.info(caller, queue)
@@ -121,15 +149,15 @@ class Pushes:
         """Push the queue no more; returns once no post is in flight. Raises as :meth:`put`, and PushNotFound. The route
         of the queue may be gone."""
         caller.require(Right.MANAGE, queue)
-        if queue not in self._stored:
+        if not self._stored.get(queue, StoredPush()).is_set:
             self._gateway.access(caller, Right.MANAGE, queue)
         if queue in self._configured:
             raise PushConfigured(queue=queue)
 
         def change(stored: Stored) -> Stored:
-            if queue not in stored:
+            if not stored.get(queue, StoredPush()).is_set:
                 raise PushNotFound(queue=queue)
-            return _without(stored, queue)
+            return self._with(stored, queue, target=None, paused=False)
 
         await self._change(change)
 
@@ -138,10 +166,10 @@ class Pushes:
         self.info(caller, queue)
 
         def change(stored: Stored) -> Stored:
-            changed = replace(stored.get(queue, StoredPush()), paused=paused)
-            if changed.target is None and queue not in self._configured:
+            found = stored.get(queue, StoredPush())
+            if found.target is None and queue not in self._configured:
                 raise PushNotFound(queue=queue)
-            return _without(stored, queue) if changed == StoredPush() else stored | {queue: changed}
+            return stored if found.paused == paused else self._with(stored, queue, paused=paused)
 
         await self._change(change)
         return self.info(caller, queue)
@@ -159,12 +187,57 @@ class Pushes:
         """Of each queue that is pushed, why nothing is pushed for a while; None: its circuit is closed."""
         return {queue: pusher.held for queue, pusher in self.running.items()}
 
+    def newer(self, versions: Mapping[str, Version]) -> Stored:
+        """What is newer here than at a peer that has these versions. What is newer there is asked for soon."""
+        own = self._versions()
+        if any(version > own.get(queue, NO_VERSION) for queue, version in versions.items()):
+            self._differs.set()
+        return {queue: push for queue, push in self._stored.items() if push.version > versions.get(queue, NO_VERSION)}
+
+    def _versions(self) -> dict[str, Version]:
+        return {queue: push.version for queue, push in self._stored.items()}
+
+    def _with(self, stored: Stored, queue: str, **members: Any) -> Stored:
+        """``stored`` with a change, which is newer than the last one whatever the clock of its process was."""
+        found = stored.get(queue, StoredPush())
+        at = max(self._gateway.clock(), found.at + 1)
+        return merged(stored, {queue: replace(found, at=at, change=secrets.token_hex(4), **members)})
+
     async def _change(self, change: Callable[[Stored], Stored]) -> None:
         if self._file is None:
             raise StateUnavailable(reason="this process keeps no state")
-        async with self._reading:
-            self._stored = await asyncio.to_thread(self._file.change, change)
+        await self._keep(self._file, change)
+        self._differs.set()
         await self._apply()
+
+    async def _keep(self, file: PushFile, change: Callable[[Stored], Stored]) -> None:
+        async with self._reading:
+            self._stored = await asyncio.to_thread(file.change, change)
+
+    async def _ask(self, peers: PushPeers) -> bool:
+        """Keep what peers have that is newer; whether there is any."""
+        assert self._file is not None
+        found = False
+        for others in await peers.newer(self._versions()):
+            if others:
+                found = True
+                try:
+                    await self._keep(self._file, partial(merged, others=others))
+                except StateUnavailable as error:
+                    _throttled.warning("pushes of peers not kept", error=error)
+        return found
+
+    async def _watch_peers(self, peers: PushPeers) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PEERS_SECONDS):
+                    await self._differs.wait()
+            self._differs.clear()
+            try:
+                if await self._ask(peers):
+                    await self._apply()
+            except Exception:
+                log.exception("peers not asked for pushes; tried again later")
 
     async def _watch(self, file: PushFile) -> None:
         is_applied = True
@@ -228,7 +301,3 @@ class Pushes:
     def _tls(self) -> ssl.SSLContext:
         """One for all targets, because it takes some 20 ms to make."""
         return ssl.create_default_context()
-
-
-def _without(stored: Stored, queue: str) -> Stored:
-    return {name: push for name, push in stored.items() if name != queue}

@@ -14,7 +14,7 @@ from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.errors import ConfigError
 from babelgate.gateway.gateway import Gateway
-from babelgate.http.peer import PeerApi, ProcessMetrics
+from babelgate.http.peer import NewerPushes, PeerApi, ProcessMetrics
 from babelgate.observe.logs import get_logger
 from babelgate.server.protocol import GatewayProtocol
 
@@ -73,8 +73,7 @@ class Listener:
 class PeerPort:
     """Serves the peers of ``gateway``.
 
-    ``needs_directory``: whether to refuse to start without the Unix socket; ``metrics``: returns the metrics of this
-    process.
+    ``needs_directory``: whether to refuse to start without the Unix socket; ``metrics``, ``pushes``: see PeerApi.
     """
 
     def __init__(
@@ -85,9 +84,10 @@ class PeerPort:
         listen: Address | None = None,
         needs_directory: bool = True,
         metrics: ProcessMetrics | None = None,
+        pushes: NewerPushes | None = None,
     ) -> None:
         self._incarnation = gateway.incarnation
-        self._listener = Listener(PeerApi(gateway, signer, metrics))
+        self._listener = Listener(PeerApi(gateway, signer, metrics, pushes))
         self._directory = directory
         self._listen = listen
         self._needs_directory = needs_directory

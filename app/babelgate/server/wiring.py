@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+import msgspec
+
 from babelgate import __version__
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.idempotency_store import KeepsKeys, Terms
@@ -17,11 +19,14 @@ from babelgate.clock import Clock, now_ms
 from babelgate.cluster.client import ANSWER_SECONDS, Address
 from babelgate.cluster.pausing import PeerPauses
 from babelgate.cluster.peers import Peers
+from babelgate.cluster.pushing import PeerPushes
 from babelgate.cluster.roll_call import PeerRollCall
 from babelgate.cluster.scrape import Scraping
+from babelgate.cluster.sealing import PeerCipher
 from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.wire import PushQuestion
 from babelgate.cluster.worker_metrics import Workers
 from babelgate.config.sections import QueueSettings
 from babelgate.config.settings import Settings
@@ -196,7 +201,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
-    pushes = _pushes(settings, gateway, metrics)
+    cipher = PeerCipher(token_keys(settings))
+    pushes = _pushes(settings, gateway, metrics, PeerPushes(signer, cipher, directory, places))
     parts.append(pushes)
     gateway.overview.pushes = pushes
     ended = [] if durations is None else [durations.ended]
@@ -246,7 +252,11 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
     listen = next(iter(_addresses(settings.peers.listen)), None) if called else None
     report = scraping.report if scraping is not None else None
-    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
+
+    def newer(question: PushQuestion) -> str:
+        return cipher.seal(msgspec.json.encode(pushes.newer(question.versions)))
+
+    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer)
     return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
 
 
@@ -270,11 +280,11 @@ def _console(
     return Console(frame).serve
 
 
-def _pushes(settings: Settings, gateway: Gateway, metrics: Metrics | None) -> Pushes:
-    """The pushes of the configuration, and of ``state_dir``."""
+def _pushes(settings: Settings, gateway: Gateway, metrics: Metrics | None, peers: PeerPushes) -> Pushes:
+    """The pushes of the configuration, of ``state_dir``, and of peers."""
     targets = {queue: route.push.target for queue, route in settings.queues.items() if route.push is not None}
     report = metrics.pushed if metrics is not None else lambda *post: None
-    return Pushes(gateway, targets, settings.push.guard, report, PushFile(settings.state_dir / "pushes"))
+    return Pushes(gateway, targets, settings.push.guard, report, PushFile(settings.state_dir / "pushes"), peers)
 
 
 def _history(settings: Settings, journaled: Journal | None, peers: PeerSearch) -> History:
