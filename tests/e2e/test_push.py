@@ -7,7 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request, Response
 from standardwebhooks import Webhook
 
 from tests.harness.gateway import gateway
-from tests.harness.local import certify, wait_for
+from tests.harness.local import certify, free_port, free_ports, wait_for
 from tests.harness.program import run
 from tests.harness.sockets import serving
 from tests.harness.webhooks import SECRET
@@ -155,3 +155,31 @@ def empty(stats: dict[str, Any]) -> bool:
     counts = {name: stats[name] for name in ("depth", "in_flight", "delayed", "dead")}
     assert counts["dead"] == 0, json.dumps(counts)
     return not any(counts.values())
+
+
+def test_a_gateway_on_another_host_learns_a_push_and_its_removal(tmp_path: Path) -> None:
+    """Two gateways with nothing in common but a key. One of them is away when the push is removed."""
+    places = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    shared = {
+        "token_keys": [{"id": "shared", "secret": "a secret that all the replicas share"}],
+        "push": {"allow_http": True, "networks": ["127.0.0.0/8"]},
+    }
+    path = f"/queues/{QUEUE}/push"
+    target = {"url": f"http://127.0.0.1:{free_port()}/orders", "secrets": [SECRET]}
+    with ExitStack() as stack:
+        processes = []
+        for number, place in enumerate(places):
+            (tmp_path / str(number)).mkdir()
+            config = shared | {"peers": {"listen": place, "addresses": places}}
+            processes.append(stack.enter_context(gateway(tmp_path / str(number), config)))
+        one, two = processes
+        with one.client() as here, two.client() as there:
+            made = here.put(path, json=target).raise_for_status().json()
+            wait_for(lambda: there.get(path).status_code == 200)
+            assert there.get(path).json()["target"] == made["target"]
+            two.kill()
+            here.delete(path).raise_for_status()
+            two.start()
+            assert there.get(path).status_code == 404, "it has asked before it pushed"
+            there.put(path, json=target).raise_for_status()
+            wait_for(lambda: here.get(path).status_code == 200)

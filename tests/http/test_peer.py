@@ -6,6 +6,7 @@ import hmac
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from babelgate.cluster.signing import ANYBODY, MAX_AGE_MS, Proof, Signer
 from babelgate.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
+    PUSHES_PATH,
     RATES_PATH,
     SEARCH_PATH,
     SETTLE_PATH,
@@ -23,6 +25,8 @@ from babelgate.cluster.wire import (
     decode_finding,
     decode_identity,
     decode_inquiry,
+    decode_push_answer,
+    decode_push_question,
     decode_rates,
     decode_rates_query,
     encode_call,
@@ -52,10 +56,10 @@ def settlement(*tokens: str) -> bytes:
     return b"[" + encode_call(QUEUE, Settlement(tokens)) + b"]"
 
 
-async def call(replica: Replica, proof: Proof | None, method: str, path: str, body: bytes = b"") -> Call:
+async def call(replica: Replica, proof: Proof | None, method: str, path: str, body: bytes = b"", **parts: Any) -> Call:
     signed = {} if proof is None else {"babelgate_signature": proof.header}
     asked = Call(method, path, [part(body, more=False)], content_length=str(len(body)), **signed)
-    return await asked.run(PeerApi(replica.gateway, SIGNER))
+    return await asked.run(PeerApi(replica.gateway, SIGNER, **parts))
 
 
 async def settle(replica: Replica, body: bytes, proof: Proof | None = None) -> Call:
@@ -280,3 +284,18 @@ def test_what_no_peer_sends_is_no_message(read: Callable[[bytes], object], aroun
     for body in (text, around % text):
         with pytest.raises(msgspec.MsgspecError):
             read(body)
+
+
+async def test_it_answers_what_is_newer_of_pushes(replica: Replica) -> None:
+    async def ask(body: bytes, **parts: Any) -> Call:
+        return await call(replica, SIGNER.sign("POST", PUSHES_PATH, ANYBODY, body), "POST", PUSHES_PATH, body, **parts)
+
+    body = b'{"versions":{"q":[1,"a"]}}'
+    answer = await ask(body, pushes=lambda question: f"sealed {question.versions['q']}")
+    assert (answer.status, decode_push_answer(answer.body).sealed) == (200, "sealed (1, 'a')")
+    assert (await ask(body)).status == 404, "this process has none"
+    for bad in (b"[]", b'{"versions":{"q":[1]}}', b"\xff"):
+        assert (await ask(bad, pushes=lambda question: "")).status == 400
+    assert (await call(replica, None, "POST", PUSHES_PATH, body)).status == 401
+    with pytest.raises(msgspec.MsgspecError):
+        decode_push_question(b"{}")

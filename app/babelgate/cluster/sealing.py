@@ -18,7 +18,7 @@ _NONCE_BYTES = 16
 
 
 class PeerCipher:
-    """Seals with the first key and opens with all. AES-SIV (RFC 5297) with a random nonce, so that equal texts differ."""
+    """Seals with the first key and opens with all, by AES-SIV (RFC 5297) with a nonce, so that equal texts differ."""
 
     def __init__(self, keys: Sequence[TokenKey]) -> None:
         self._ciphers = {key.id: AESSIV(hmac.digest(key.secret, _CONTEXT, "sha512")) for key in keys}

@@ -156,6 +156,12 @@ def test_what_peers_tell_is_readable_with_their_key_only() -> None:
     assert cipher.seal(b"whsec_secret") != sealed
     rotated = PeerCipher([TokenKey("new", b"3" * 32), TokenKey("k", b"1" * 32)])
     assert rotated.open(sealed) == b"whsec_secret"
-    for each, text in ((other, sealed), (cipher, rotated.seal(b"")), (cipher, sealed[:-8]), (cipher, "k:?"), (cipher, "")):
+    for each, text in (
+        (other, sealed),
+        (cipher, rotated.seal(b"")),
+        (cipher, sealed[:-8]),
+        (cipher, "k:?"),
+        (cipher, ""),
+    ):
         with pytest.raises(ValueError):
             each.open(text)
