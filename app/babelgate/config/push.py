@@ -90,7 +90,7 @@ class PushTargetSettings(Section):
     @classmethod
     def _has_lists(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("body", "envelope") not in BATCH_TYPES:
-            raise ValueError("is not for body: cloudevents_binary, whose posts have one event: use cloudevents")
+            raise ValueError("must be left out with body: cloudevents_binary, whose posts have one event each")
         return value
 
     @field_validator("headers")
