@@ -123,7 +123,11 @@ final class Consumer
         }
         $busy = array_filter($this->held, fn (Held $held): bool => $held->worker !== null);
         $online = $this->http->isBusy();
-        if ($online) {
+        if ($online && $this->stream !== null && $busy !== [] && count($busy) >= $this->concurrency) {
+            // The stream delivers nothing until a handler ends: that is what to wait for.
+            $this->http->poll(0);
+            $online = false;
+        } elseif ($online) {
             $this->http->poll($this->held === [] && !$this->stopping ? self::IDLE_SECONDS : self::BUSY_SECONDS);
         }
         $sockets = array_map(fn (Held $held) => $held->worker->socket, $busy);
