@@ -122,8 +122,8 @@ $(CLASSES): .classes-of-%: .fetched-brokers .venv/installed-dev
 # of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
 # API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
 test-all-deps: test-deps ## install what `make test-all` needs
-	@.ci/packages go=golang-go npm=nodejs,npm chromium=chromium prometheus=prometheus etcd=etcd-server \
-		javac=openjdk-17-jdk-headless buildah=buildah,runc,uidmap podman=podman mmdebstrap=mmdebstrap
+	@.ci/packages go=golang-go npm=nodejs,npm chromium-headless-shell=chromium-headless-shell prometheus=prometheus \
+		etcd=etcd-server javac=openjdk-17-jdk-headless buildah=buildah,runc,uidmap podman=podman mmdebstrap=mmdebstrap
 	$(BIN)/python -m tests.official.programs
 	$(BIN)/python -m tools.compose
 	$(BIN)/python -m tools.helm

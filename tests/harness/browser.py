@@ -70,7 +70,7 @@ def chromium() -> str:
     """The program; ends the test where there is none. That without a user interface takes less than half of the CPU."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
-    return found or missing("Chromium", "install chromium")
+    return found or missing("Chromium", "install chromium-headless-shell or chromium")
 
 
 def measure(page: bytes, width: int, *, dark: bool = False) -> dict[str, Any]:
