@@ -151,6 +151,7 @@ const (
 	DeadLetters     ConcernKind = "dead_letters"
 	ForeignMessages ConcernKind = "foreign_messages"
 	OldMessages     ConcernKind = "old_messages"
+	PushCircuitOpen ConcernKind = "push_circuit_open"
 	QueuePaused     ConcernKind = "queue_paused"
 	StorageRefused  ConcernKind = "storage_refused"
 )
@@ -169,6 +170,8 @@ func (e ConcernKind) Valid() bool {
 	case ForeignMessages:
 		return true
 	case OldMessages:
+		return true
+	case PushCircuitOpen:
 		return true
 	case QueuePaused:
 		return true
@@ -281,6 +284,7 @@ const (
 	EventEventAcked        EventEvent = "acked"
 	EventEventDeadLettered EventEvent = "dead_lettered"
 	EventEventDelivered    EventEvent = "delivered"
+	EventEventDropped      EventEvent = "dropped"
 	EventEventLeaseExpired EventEvent = "lease_expired"
 	EventEventNacked       EventEvent = "nacked"
 	EventEventPoison       EventEvent = "poison"
@@ -298,6 +302,8 @@ func (e EventEvent) Valid() bool {
 	case EventEventDeadLettered:
 		return true
 	case EventEventDelivered:
+		return true
+	case EventEventDropped:
 		return true
 	case EventEventLeaseExpired:
 		return true
@@ -341,6 +347,7 @@ const (
 	MessageHistoryStatusAcked        MessageHistoryStatus = "acked"
 	MessageHistoryStatusDeadLettered MessageHistoryStatus = "dead_lettered"
 	MessageHistoryStatusDelivered    MessageHistoryStatus = "delivered"
+	MessageHistoryStatusDropped      MessageHistoryStatus = "dropped"
 	MessageHistoryStatusRedriven     MessageHistoryStatus = "redriven"
 	MessageHistoryStatusWaiting      MessageHistoryStatus = "waiting"
 )
@@ -355,6 +362,8 @@ func (e MessageHistoryStatus) Valid() bool {
 	case MessageHistoryStatusDeadLettered:
 		return true
 	case MessageHistoryStatusDelivered:
+		return true
+	case MessageHistoryStatusDropped:
 		return true
 	case MessageHistoryStatusRedriven:
 		return true
@@ -395,6 +404,24 @@ func (e PauseRequestPublishes) Valid() bool {
 	case PauseRequestPublishesAccept:
 		return true
 	case PauseRequestPublishesRefuse:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyExpired.
+const (
+	PolicyExpiredDeadLetter PolicyExpired = "dead_letter"
+	PolicyExpiredDrop       PolicyExpired = "drop"
+)
+
+// Valid indicates whether the value is a known member of the PolicyExpired enum.
+func (e PolicyExpired) Valid() bool {
+	switch e {
+	case PolicyExpiredDeadLetter:
+		return true
+	case PolicyExpiredDrop:
 		return true
 	default:
 		return false
@@ -478,15 +505,18 @@ func (e PushFailureCode) Valid() bool {
 
 // Defines values for PushRequestBody.
 const (
-	PushRequestBodyCloudevents PushRequestBody = "cloudevents"
-	PushRequestBodyData        PushRequestBody = "data"
-	PushRequestBodyEnvelope    PushRequestBody = "envelope"
+	PushRequestBodyCloudevents       PushRequestBody = "cloudevents"
+	PushRequestBodyCloudeventsBinary PushRequestBody = "cloudevents_binary"
+	PushRequestBodyData              PushRequestBody = "data"
+	PushRequestBodyEnvelope          PushRequestBody = "envelope"
 )
 
 // Valid indicates whether the value is a known member of the PushRequestBody enum.
 func (e PushRequestBody) Valid() bool {
 	switch e {
 	case PushRequestBodyCloudevents:
+		return true
+	case PushRequestBodyCloudeventsBinary:
 		return true
 	case PushRequestBodyData:
 		return true
@@ -520,15 +550,18 @@ func (e PushStateCircuit) Valid() bool {
 
 // Defines values for PushTargetBody.
 const (
-	PushTargetBodyCloudevents PushTargetBody = "cloudevents"
-	PushTargetBodyData        PushTargetBody = "data"
-	PushTargetBodyEnvelope    PushTargetBody = "envelope"
+	PushTargetBodyCloudevents       PushTargetBody = "cloudevents"
+	PushTargetBodyCloudeventsBinary PushTargetBody = "cloudevents_binary"
+	PushTargetBodyData              PushTargetBody = "data"
+	PushTargetBodyEnvelope          PushTargetBody = "envelope"
 )
 
 // Valid indicates whether the value is a known member of the PushTargetBody enum.
 func (e PushTargetBody) Valid() bool {
 	switch e {
 	case PushTargetBodyCloudevents:
+		return true
+	case PushTargetBodyCloudeventsBinary:
 		return true
 	case PushTargetBodyData:
 		return true
@@ -587,6 +620,7 @@ const (
 	TracedMessageStatusAcked        TracedMessageStatus = "acked"
 	TracedMessageStatusDeadLettered TracedMessageStatus = "dead_lettered"
 	TracedMessageStatusDelivered    TracedMessageStatus = "delivered"
+	TracedMessageStatusDropped      TracedMessageStatus = "dropped"
 	TracedMessageStatusRedriven     TracedMessageStatus = "redriven"
 	TracedMessageStatusWaiting      TracedMessageStatus = "waiting"
 )
@@ -601,6 +635,8 @@ func (e TracedMessageStatus) Valid() bool {
 	case TracedMessageStatusDeadLettered:
 		return true
 	case TracedMessageStatusDelivered:
+		return true
+	case TracedMessageStatusDropped:
 		return true
 	case TracedMessageStatusRedriven:
 		return true
@@ -635,6 +671,7 @@ const (
 	ListEventsParamsEventAcked        ListEventsParamsEvent = "acked"
 	ListEventsParamsEventDeadLettered ListEventsParamsEvent = "dead_lettered"
 	ListEventsParamsEventDelivered    ListEventsParamsEvent = "delivered"
+	ListEventsParamsEventDropped      ListEventsParamsEvent = "dropped"
 	ListEventsParamsEventLeaseExpired ListEventsParamsEvent = "lease_expired"
 	ListEventsParamsEventNacked       ListEventsParamsEvent = "nacked"
 	ListEventsParamsEventPoison       ListEventsParamsEvent = "poison"
@@ -652,6 +689,8 @@ func (e ListEventsParamsEvent) Valid() bool {
 	case ListEventsParamsEventDeadLettered:
 		return true
 	case ListEventsParamsEventDelivered:
+		return true
+	case ListEventsParamsEventDropped:
 		return true
 	case ListEventsParamsEventLeaseExpired:
 		return true
@@ -1443,7 +1482,7 @@ type Job struct {
 	// Args A single object becomes the envelope's `data`; any other list becomes `data.args`.
 	Args []interface{} `json:"args"`
 
-	// ExpiresAt The job is of no use after this time. The gateway keeps it and does not act on it.
+	// ExpiresAt The message expires at this time, and is not delivered after it.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Id A UUID of version 7.
@@ -1554,7 +1593,7 @@ type MessageHistory struct {
 
 	// Status Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
 	// with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-	// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+	// `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
 	Status MessageHistoryStatus `json:"status"`
 
 	// TraceId The `trace_id` of the message.
@@ -1564,7 +1603,7 @@ type MessageHistory struct {
 
 // MessageHistoryStatus Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
 // with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+// `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
 type MessageHistoryStatus string
 
 // Minute What happened within one minute.
@@ -1756,6 +1795,9 @@ type Policy struct {
 	// DeadLetterRetentionSeconds Seconds for which a dead letter is kept; `null`: forever.
 	DeadLetterRetentionSeconds *float64 `json:"dead_letter_retention_seconds"`
 
+	// Expired What becomes of an expired message.
+	Expired PolicyExpired `json:"expired"`
+
 	// LeaseSeconds Seconds of a lease when a receive names none.
 	LeaseSeconds float64 `json:"lease_seconds"`
 
@@ -1769,6 +1811,9 @@ type Policy struct {
 	TtlSeconds           *float64               `json:"ttl_seconds"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
+
+// PolicyExpired What becomes of an expired message.
+type PolicyExpired string
 
 // PolicyOrderingKey What becomes of a message with an `ordering_key`, when the queue keeps no order.
 type PolicyOrderingKey string
@@ -1999,7 +2044,7 @@ type PushRemoved struct {
 //
 // Examples: {"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"url":"https://shop.example/hooks/orders"}
 type PushRequest struct {
-	// Body What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+	// Body What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
 	Body *PushRequestBody `json:"body,omitempty"`
 
 	// Concurrency Most posts at a time, of each process. 1 keeps the order of the queue. Default: 10.
@@ -2008,7 +2053,7 @@ type PushRequest struct {
 	// Headers More headers of each post, such as `authorization`.
 	Headers *map[string]string `json:"headers,omitempty"`
 
-	// MaxMessages Most messages in one post, whose body is then a list of at least one. None: one message, without a list.
+	// MaxMessages Most messages in one post, whose body is then a list of at least one. None: one message, without a list. The binary mode has no lists.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
 	// PerSecond Most posts in a second, of each process. None: no bound.
@@ -2029,7 +2074,7 @@ type PushRequest struct {
 	Url string `json:"url"`
 }
 
-// PushRequestBody What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+// PushRequestBody What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
 type PushRequestBody string
 
 // PushState The state of a push in the process that answers.
@@ -2803,14 +2848,14 @@ type TracedMessage struct {
 
 	// Status Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
 	// with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-	// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+	// `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
 	Status               TracedMessageStatus    `json:"status"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // TracedMessageStatus Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
 // with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-// `acked`: done. `dead_lettered`: in the dead letters of its queue.
+// `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
 type TracedMessageStatus string
 
 // Warning Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a sentence.
@@ -7458,6 +7503,14 @@ func (a *Policy) UnmarshalJSON(b []byte) error {
 		delete(object, "dead_letter_retention_seconds")
 	}
 
+	if raw, found := object["expired"]; found {
+		err = json.Unmarshal(raw, &a.Expired)
+		if err != nil {
+			return fmt.Errorf("error reading 'expired': %w", err)
+		}
+		delete(object, "expired")
+	}
+
 	if raw, found := object["lease_seconds"]; found {
 		err = json.Unmarshal(raw, &a.LeaseSeconds)
 		if err != nil {
@@ -7519,6 +7572,11 @@ func (a Policy) MarshalJSON() ([]byte, error) {
 	object["dead_letter_retention_seconds"], err = json.Marshal(a.DeadLetterRetentionSeconds)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'dead_letter_retention_seconds': %w", err)
+	}
+
+	object["expired"], err = json.Marshal(a.Expired)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'expired': %w", err)
 	}
 
 	object["lease_seconds"], err = json.Marshal(a.LeaseSeconds)

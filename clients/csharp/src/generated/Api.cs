@@ -4438,7 +4438,7 @@ namespace Babelgate.Client.Generated
         /// <br/>The figures are those of the workers of the gateway that answers, from their memory. With several workers, of
         /// <br/>which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the
         /// <br/>sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the caller may
-        /// <br/>manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the
+        /// <br/>manage, as the process that answers sees them, and `push_circuit_open` is of the pushes of this process. Counts of queues are at most 5 seconds old, and missing where the
         /// <br/>broker does not answer within 2 seconds.
         /// </remarks>
         /// <param name="limit">Maximum number of the busiest queues to return: 1 to 100. Default: 20.</param>
@@ -11586,7 +11586,7 @@ namespace Babelgate.Client.Generated
         public System.DateTimeOffset? ScheduledAt { get; set; } = default!;
 
         /// <summary>
-        /// The job is of no use after this time. The gateway keeps it and does not act on it.
+        /// The message expires at this time, and is not delivered after it.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("expires_at")]
@@ -11747,7 +11747,7 @@ namespace Babelgate.Client.Generated
         /// <summary>
         /// Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
         /// <br/>with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-        /// <br/>`acked`: done. `dead_lettered`: in the dead letters of its queue.
+        /// <br/>`acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("status")]
@@ -12353,6 +12353,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("ordering_key")]
 
         public string OrderingKey { get; set; } = default!;
+
+        /// <summary>
+        /// What becomes of an expired message.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("expired")]
+
+        public string Expired { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -12970,7 +12978,7 @@ namespace Babelgate.Client.Generated
         public System.Collections.Generic.IReadOnlyList<string> Secrets { get; set; } = new System.Collections.Generic.List<string>();
 
         /// <summary>
-        /// What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+        /// What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("body")]
@@ -12978,7 +12986,7 @@ namespace Babelgate.Client.Generated
         public string? Body { get; set; } = default!;
 
         /// <summary>
-        /// Most messages in one post, whose body is then a list of at least one. None: one message, without a list.
+        /// Most messages in one post, whose body is then a list of at least one. None: one message, without a list. The binary mode has no lists.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_messages")]
@@ -15062,7 +15070,7 @@ namespace Babelgate.Client.Generated
         /// <summary>
         /// Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
         /// <br/>with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-        /// <br/>`acked`: done. `dead_lettered`: in the dead letters of its queue.
+        /// <br/>`acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("status")]

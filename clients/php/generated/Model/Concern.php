@@ -267,6 +267,7 @@ class Concern implements ModelInterface, ArrayAccess, \JsonSerializable
     public const KIND_FOREIGN_MESSAGES = 'foreign_messages';
     public const KIND_BROKER_WARNING = 'broker_warning';
     public const KIND_QUEUE_PAUSED = 'queue_paused';
+    public const KIND_PUSH_CIRCUIT_OPEN = 'push_circuit_open';
 
     /**
      * Gets allowable values of the enum
@@ -284,6 +285,7 @@ class Concern implements ModelInterface, ArrayAccess, \JsonSerializable
             self::KIND_FOREIGN_MESSAGES,
             self::KIND_BROKER_WARNING,
             self::KIND_QUEUE_PAUSED,
+            self::KIND_PUSH_CIRCUIT_OPEN,
         ];
     }
 

@@ -322,6 +322,7 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
     public const EVENT_DEAD_LETTERED = 'dead_lettered';
     public const EVENT_REDRIVEN = 'redriven';
     public const EVENT_POISON = 'poison';
+    public const EVENT_DROPPED = 'dropped';
 
     /**
      * Gets allowable values of the enum
@@ -340,6 +341,7 @@ class Event implements ModelInterface, ArrayAccess, \JsonSerializable
             self::EVENT_DEAD_LETTERED,
             self::EVENT_REDRIVEN,
             self::EVENT_POISON,
+            self::EVENT_DROPPED,
         ];
     }
 

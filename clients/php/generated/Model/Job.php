@@ -590,7 +590,7 @@ class Job implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets expires_at
      *
-     * @param \DateTime|null $expires_at The job is of no use after this time. The gateway keeps it and does not act on it.
+     * @param \DateTime|null $expires_at The message expires at this time, and is not delivered after it.
      *
      * @return self
      */

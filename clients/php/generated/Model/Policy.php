@@ -63,7 +63,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'backoff_seconds' => 'float[]',
         'ttl_seconds' => 'float',
         'dead_letter_retention_seconds' => 'float',
-        'ordering_key' => 'string'
+        'ordering_key' => 'string',
+        'expired' => 'string'
     ];
 
     /**
@@ -79,7 +80,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'backoff_seconds' => 'double',
         'ttl_seconds' => 'double',
         'dead_letter_retention_seconds' => 'double',
-        'ordering_key' => null
+        'ordering_key' => null,
+        'expired' => null
     ];
 
     /**
@@ -93,7 +95,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'backoff_seconds' => false,
         'ttl_seconds' => true,
         'dead_letter_retention_seconds' => true,
-        'ordering_key' => false
+        'ordering_key' => false,
+        'expired' => false
     ];
 
     /**
@@ -187,7 +190,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'backoff_seconds' => 'backoff_seconds',
         'ttl_seconds' => 'ttl_seconds',
         'dead_letter_retention_seconds' => 'dead_letter_retention_seconds',
-        'ordering_key' => 'ordering_key'
+        'ordering_key' => 'ordering_key',
+        'expired' => 'expired'
     ];
 
     /**
@@ -201,7 +205,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'backoff_seconds' => 'setBackoffSeconds',
         'ttl_seconds' => 'setTtlSeconds',
         'dead_letter_retention_seconds' => 'setDeadLetterRetentionSeconds',
-        'ordering_key' => 'setOrderingKey'
+        'ordering_key' => 'setOrderingKey',
+        'expired' => 'setExpired'
     ];
 
     /**
@@ -215,7 +220,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'backoff_seconds' => 'getBackoffSeconds',
         'ttl_seconds' => 'getTtlSeconds',
         'dead_letter_retention_seconds' => 'getDeadLetterRetentionSeconds',
-        'ordering_key' => 'getOrderingKey'
+        'ordering_key' => 'getOrderingKey',
+        'expired' => 'getExpired'
     ];
 
     /**
@@ -261,6 +267,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
 
     public const ORDERING_KEY_REFUSE = 'refuse';
     public const ORDERING_KEY_IGNORE = 'ignore';
+    public const EXPIRED_DEAD_LETTER = 'dead_letter';
+    public const EXPIRED_DROP = 'drop';
 
     /**
      * Gets allowable values of the enum
@@ -272,6 +280,19 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         return [
             self::ORDERING_KEY_REFUSE,
             self::ORDERING_KEY_IGNORE,
+        ];
+    }
+
+    /**
+     * Gets allowable values of the enum
+     *
+     * @return string[]
+     */
+    public function getExpiredAllowableValues()
+    {
+        return [
+            self::EXPIRED_DEAD_LETTER,
+            self::EXPIRED_DROP,
         ];
     }
 
@@ -296,6 +317,7 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('ttl_seconds', $data ?? [], null);
         $this->setIfExists('dead_letter_retention_seconds', $data ?? [], null);
         $this->setIfExists('ordering_key', $data ?? [], null);
+        $this->setIfExists('expired', $data ?? [], null);
     }
 
     /**
@@ -348,6 +370,18 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
             $invalidProperties[] = sprintf(
                 "invalid value '%s' for 'ordering_key', must be one of '%s'",
                 $this->container['ordering_key'],
+                implode("', '", $allowedValues)
+            );
+        }
+
+        if ($this->container['expired'] === null) {
+            $invalidProperties[] = "'expired' can't be null";
+        }
+        $allowedValues = $this->getExpiredAllowableValues();
+        if (!is_null($this->container['expired']) && !in_array($this->container['expired'], $allowedValues, true)) {
+            $invalidProperties[] = sprintf(
+                "invalid value '%s' for 'expired', must be one of '%s'",
+                $this->container['expired'],
                 implode("', '", $allowedValues)
             );
         }
@@ -549,6 +583,43 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
             );
         }
         $this->container['ordering_key'] = $ordering_key;
+
+        return $this;
+    }
+
+    /**
+     * Gets expired
+     *
+     * @return string
+     */
+    public function getExpired()
+    {
+        return $this->container['expired'];
+    }
+
+    /**
+     * Sets expired
+     *
+     * @param string $expired What becomes of an expired message.
+     *
+     * @return self
+     */
+    public function setExpired($expired)
+    {
+        if (is_null($expired)) {
+            throw new \InvalidArgumentException('non-nullable expired cannot be null');
+        }
+        $allowedValues = $this->getExpiredAllowableValues();
+        if (!in_array($expired, $allowedValues, true)) {
+            throw new \InvalidArgumentException(
+                sprintf(
+                    "Invalid value '%s' for 'expired', must be one of '%s'",
+                    $expired,
+                    implode("', '", $allowedValues)
+                )
+            );
+        }
+        $this->container['expired'] = $expired;
 
         return $this;
     }

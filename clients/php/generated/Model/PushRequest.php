@@ -280,6 +280,7 @@ class PushRequest implements ModelInterface, ArrayAccess, \JsonSerializable
     public const BODY_ENVELOPE = 'envelope';
     public const BODY_DATA = 'data';
     public const BODY_CLOUDEVENTS = 'cloudevents';
+    public const BODY_CLOUDEVENTS_BINARY = 'cloudevents_binary';
 
     /**
      * Gets allowable values of the enum
@@ -292,6 +293,7 @@ class PushRequest implements ModelInterface, ArrayAccess, \JsonSerializable
             self::BODY_ENVELOPE,
             self::BODY_DATA,
             self::BODY_CLOUDEVENTS,
+            self::BODY_CLOUDEVENTS_BINARY,
         ];
     }
 
@@ -522,7 +524,7 @@ class PushRequest implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets body
      *
-     * @param string|null $body What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+     * @param string|null $body What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
      *
      * @return self
      */

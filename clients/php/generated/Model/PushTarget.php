@@ -280,6 +280,7 @@ class PushTarget implements ModelInterface, ArrayAccess, \JsonSerializable
     public const BODY_ENVELOPE = 'envelope';
     public const BODY_DATA = 'data';
     public const BODY_CLOUDEVENTS = 'cloudevents';
+    public const BODY_CLOUDEVENTS_BINARY = 'cloudevents_binary';
 
     /**
      * Gets allowable values of the enum
@@ -292,6 +293,7 @@ class PushTarget implements ModelInterface, ArrayAccess, \JsonSerializable
             self::BODY_ENVELOPE,
             self::BODY_DATA,
             self::BODY_CLOUDEVENTS,
+            self::BODY_CLOUDEVENTS_BINARY,
         ];
     }
 

@@ -271,6 +271,7 @@ class TracedMessage implements ModelInterface, ArrayAccess, \JsonSerializable
     public const STATUS_WAITING = 'waiting';
     public const STATUS_DEAD_LETTERED = 'dead_lettered';
     public const STATUS_REDRIVEN = 'redriven';
+    public const STATUS_DROPPED = 'dropped';
 
     /**
      * Gets allowable values of the enum
@@ -286,6 +287,7 @@ class TracedMessage implements ModelInterface, ArrayAccess, \JsonSerializable
             self::STATUS_WAITING,
             self::STATUS_DEAD_LETTERED,
             self::STATUS_REDRIVEN,
+            self::STATUS_DROPPED,
         ];
     }
 
@@ -432,7 +434,7 @@ class TracedMessage implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets status
      *
-     * @param string $status Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`: with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease. `acked`: done. `dead_lettered`: in the dead letters of its queue.
+     * @param string $status Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`: with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease. `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
      *
      * @return self
      */

@@ -495,7 +495,7 @@ export interface paths {
          *     The figures are those of the workers of the gateway that answers, from their memory. With several workers, of
          *     which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the
          *     sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the caller may
-         *     manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the
+         *     manage, as the process that answers sees them, and `push_circuit_open` is of the pushes of this process. Counts of queues are at most 5 seconds old, and missing where the
          *     broker does not answer within 2 seconds.
          */
         get: operations["get_rates"];
@@ -1481,7 +1481,7 @@ export interface components {
              * @description What it is, for programs.
              * @enum {string}
              */
-            kind: "circuit_open" | "storage_refused" | "dead_letters" | "old_messages" | "broker_errors" | "foreign_messages" | "broker_warning" | "queue_paused";
+            kind: "circuit_open" | "storage_refused" | "dead_letters" | "old_messages" | "broker_errors" | "foreign_messages" | "broker_warning" | "queue_paused" | "push_circuit_open";
             /**
              * Broker
              * @description The configured name of the broker.
@@ -1934,7 +1934,7 @@ export interface components {
              * @description What happened.
              * @enum {string}
              */
-            event: "accepted" | "delivered" | "acked" | "nacked" | "rejected" | "lease_expired" | "dead_lettered" | "redriven" | "poison";
+            event: "accepted" | "delivered" | "acked" | "nacked" | "rejected" | "lease_expired" | "dead_lettered" | "redriven" | "poison" | "dropped";
             /**
              * Queue
              * @description The queue in which it happened.
@@ -2201,7 +2201,7 @@ export interface components {
             scheduled_at?: string | null;
             /**
              * Format: date-time
-             * @description The job is of no use after this time. The gateway keeps it and does not act on it.
+             * @description The message expires at this time, and is not delivered after it.
              */
             expires_at?: string | null;
         } & {
@@ -2293,10 +2293,10 @@ export interface components {
              * Status
              * @description Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
              *     with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-             *     `acked`: done. `dead_lettered`: in the dead letters of its queue.
+             *     `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
              * @enum {string}
              */
-            status: "accepted" | "delivered" | "acked" | "waiting" | "dead_lettered" | "redriven";
+            status: "accepted" | "delivered" | "acked" | "waiting" | "dead_lettered" | "redriven" | "dropped";
             /**
              * Detail
              * @description The status in a sentence for people.
@@ -2695,6 +2695,12 @@ export interface components {
              * @enum {string}
              */
             ordering_key: "refuse" | "ignore";
+            /**
+             * Expired
+             * @description What becomes of an expired message.
+             * @enum {string}
+             */
+            expired: "dead_letter" | "drop";
         } & {
             [key: string]: unknown;
         };
@@ -3050,13 +3056,13 @@ export interface components {
             secrets: string[];
             /**
              * Body
-             * @description What is posted: the whole `envelope`, its `data` alone, or an event of `cloudevents`.
+             * @description What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
              * @enum {string}
              */
-            body?: "envelope" | "data" | "cloudevents";
+            body?: "envelope" | "data" | "cloudevents" | "cloudevents_binary";
             /**
              * Max Messages
-             * @description Most messages in one post, whose body is then a list of at least one. None: one message, without a list.
+             * @description Most messages in one post, whose body is then a list of at least one. None: one message, without a list. The binary mode has no lists.
              */
             max_messages?: number | null;
             /**
@@ -3136,7 +3142,7 @@ export interface components {
              * @description What is posted.
              * @enum {string}
              */
-            body: "envelope" | "data" | "cloudevents";
+            body: "envelope" | "data" | "cloudevents" | "cloudevents_binary";
             /**
              * Max Messages
              * @description Most messages in one post, whose body is a list; `null`: one message, without a list.
@@ -4217,10 +4223,10 @@ export interface components {
              * Status
              * @description Where the message is after these events. `accepted`, `redriven`: in its queue, not delivered since. `delivered`:
              *     with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired lease.
-             *     `acked`: done. `dead_lettered`: in the dead letters of its queue.
+             *     `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
              * @enum {string}
              */
-            status: "accepted" | "delivered" | "acked" | "waiting" | "dead_lettered" | "redriven";
+            status: "accepted" | "delivered" | "acked" | "waiting" | "dead_lettered" | "redriven" | "dropped";
             /**
              * Detail
              * @description The status in a sentence for people.
@@ -5735,7 +5741,8 @@ export interface operations {
                      *             ],
                      *             "ttl_seconds": null,
                      *             "dead_letter_retention_seconds": null,
-                     *             "ordering_key": "refuse"
+                     *             "ordering_key": "refuse",
+                     *             "expired": "dead_letter"
                      *           },
                      *           "idempotency": {
                      *             "broker": "local",
@@ -6044,7 +6051,8 @@ export interface operations {
                      *         ],
                      *         "ttl_seconds": null,
                      *         "dead_letter_retention_seconds": null,
-                     *         "ordering_key": "refuse"
+                     *         "ordering_key": "refuse",
+                     *         "expired": "dead_letter"
                      *       },
                      *       "idempotency": {
                      *         "broker": "local",
@@ -8100,7 +8108,7 @@ export interface operations {
                 /** @description Only events of this queue. Requires the right `listen` or `manage` on it. */
                 queue?: string | null;
                 /** @description Only events of this kind. */
-                event?: ("accepted" | "delivered" | "acked" | "nacked" | "rejected" | "lease_expired" | "dead_lettered" | "redriven" | "poison") | null;
+                event?: ("accepted" | "delivered" | "acked" | "nacked" | "rejected" | "lease_expired" | "dead_lettered" | "redriven" | "poison" | "dropped") | null;
                 /** @description Only events at this time or later; Unix milliseconds UTC. */
                 since?: number | null;
                 /** @description Only events before this time; Unix milliseconds UTC. */

@@ -77,6 +77,7 @@ from .peeked_message import PeekedMessage
 from .peeked_message_envelope_type_0 import PeekedMessageEnvelopeType0
 from .peeked_message_headers import PeekedMessageHeaders
 from .policy import Policy
+from .policy_expired import PolicyExpired
 from .policy_ordering_key import PolicyOrderingKey
 from .probe import Probe
 from .problem import Problem
@@ -222,6 +223,7 @@ __all__ = (
     "PeekedMessageEnvelopeType0",
     "PeekedMessageHeaders",
     "Policy",
+    "PolicyExpired",
     "PolicyOrderingKey",
     "Probe",
     "Problem",

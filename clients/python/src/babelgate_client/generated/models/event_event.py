@@ -1,8 +1,8 @@
 from typing import Literal
 
-EventEvent = Literal['accepted', 'acked', 'dead_lettered', 'delivered', 'lease_expired', 'nacked', 'poison', 'redriven', 'rejected']
+EventEvent = Literal['accepted', 'acked', 'dead_lettered', 'delivered', 'dropped', 'lease_expired', 'nacked', 'poison', 'redriven', 'rejected']
 
-EVENT_EVENT_VALUES: set[EventEvent] = { 'accepted', 'acked', 'dead_lettered', 'delivered', 'lease_expired', 'nacked', 'poison', 'redriven', 'rejected',  }
+EVENT_EVENT_VALUES: set[EventEvent] = { 'accepted', 'acked', 'dead_lettered', 'delivered', 'dropped', 'lease_expired', 'nacked', 'poison', 'redriven', 'rejected',  }
 
 def check_event_event(value: str) -> EventEvent:
     if value in EVENT_EVENT_VALUES:

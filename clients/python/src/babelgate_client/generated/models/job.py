@@ -36,8 +36,7 @@ class Job:
             queue (str | Unset): The queue of the path.
             meta (JobMeta | Unset): Facts beside the arguments.
             scheduled_at (datetime.datetime | None | Unset): Delays the message until this time.
-            expires_at (datetime.datetime | None | Unset): The job is of no use after this time. The gateway keeps it and
-                does not act on it.
+            expires_at (datetime.datetime | None | Unset): The message expires at this time, and is not delivered after it.
      """
 
     type_: str

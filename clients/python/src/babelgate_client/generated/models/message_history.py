@@ -34,7 +34,7 @@ class MessageHistory:
                 not delivered since. `delivered`:
                 with a consumer, or its lease has expired since. `waiting`: in its queue again, after a nack or an expired
                 lease.
-                `acked`: done. `dead_lettered`: in the dead letters of its queue.
+                `acked`: done. `dead_lettered`: in the dead letters of its queue. `dropped`: removed, because it had expired.
             detail (str): The status in a sentence for people.
             queue (None | str): The queue of the status.
             broker (None | str): The broker of that queue. `null`: it was redriven to another queue, and nothing has

@@ -8,6 +8,8 @@ from attrs import field as _attrs_field
 
 from ..types import UNSET, Unset
 
+from ..models.policy_expired import check_policy_expired
+from ..models.policy_expired import PolicyExpired
 from ..models.policy_ordering_key import check_policy_ordering_key
 from ..models.policy_ordering_key import PolicyOrderingKey
 from typing import cast
@@ -33,6 +35,7 @@ class Policy:
             dead_letter_retention_seconds (float | None): Seconds for which a dead letter is kept; `null`: forever.
             ordering_key (PolicyOrderingKey): What becomes of a message with an `ordering_key`, when the queue keeps no
                 order.
+            expired (PolicyExpired): What becomes of an expired message.
      """
 
     lease_seconds: float
@@ -41,6 +44,7 @@ class Policy:
     ttl_seconds: float | None
     dead_letter_retention_seconds: float | None
     ordering_key: PolicyOrderingKey
+    expired: PolicyExpired
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -64,6 +68,8 @@ class Policy:
 
         ordering_key: str = self.ordering_key
 
+        expired: str = self.expired
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -74,6 +80,7 @@ class Policy:
             "ttl_seconds": ttl_seconds,
             "dead_letter_retention_seconds": dead_letter_retention_seconds,
             "ordering_key": ordering_key,
+            "expired": expired,
         })
 
         return field_dict
@@ -111,6 +118,11 @@ class Policy:
 
 
 
+        expired = check_policy_expired(d.pop("expired"))
+
+
+
+
         policy = cls(
             lease_seconds=lease_seconds,
             max_attempts=max_attempts,
@@ -118,6 +130,7 @@ class Policy:
             ttl_seconds=ttl_seconds,
             dead_letter_retention_seconds=dead_letter_retention_seconds,
             ordering_key=ordering_key,
+            expired=expired,
         )
 
 

@@ -1,8 +1,8 @@
 from typing import Literal
 
-PushRequestBody = Literal['cloudevents', 'data', 'envelope']
+PushRequestBody = Literal['cloudevents', 'cloudevents_binary', 'data', 'envelope']
 
-PUSH_REQUEST_BODY_VALUES: set[PushRequestBody] = { 'cloudevents', 'data', 'envelope',  }
+PUSH_REQUEST_BODY_VALUES: set[PushRequestBody] = { 'cloudevents', 'cloudevents_binary', 'data', 'envelope',  }
 
 def check_push_request_body(value: str) -> PushRequestBody:
     if value in PUSH_REQUEST_BODY_VALUES:

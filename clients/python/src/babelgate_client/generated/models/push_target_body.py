@@ -1,8 +1,8 @@
 from typing import Literal
 
-PushTargetBody = Literal['cloudevents', 'data', 'envelope']
+PushTargetBody = Literal['cloudevents', 'cloudevents_binary', 'data', 'envelope']
 
-PUSH_TARGET_BODY_VALUES: set[PushTargetBody] = { 'cloudevents', 'data', 'envelope',  }
+PUSH_TARGET_BODY_VALUES: set[PushTargetBody] = { 'cloudevents', 'cloudevents_binary', 'data', 'envelope',  }
 
 def check_push_target_body(value: str) -> PushTargetBody:
     if value in PUSH_TARGET_BODY_VALUES:

@@ -126,8 +126,8 @@ def sync_detailed(
     messages; the
     sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the
     caller may
-    manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and
-    missing where the
+    manage, as the process that answers sees them, and `push_circuit_open` is of the pushes of this
+    process. Counts of queues are at most 5 seconds old, and missing where the
     broker does not answer within 2 seconds.
 
     Args:
@@ -171,8 +171,8 @@ def sync(
     messages; the
     sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the
     caller may
-    manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and
-    missing where the
+    manage, as the process that answers sees them, and `push_circuit_open` is of the pushes of this
+    process. Counts of queues are at most 5 seconds old, and missing where the
     broker does not answer within 2 seconds.
 
     Args:
@@ -211,8 +211,8 @@ async def asyncio_detailed(
     messages; the
     sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the
     caller may
-    manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and
-    missing where the
+    manage, as the process that answers sees them, and `push_circuit_open` is of the pushes of this
+    process. Counts of queues are at most 5 seconds old, and missing where the
     broker does not answer within 2 seconds.
 
     Args:
@@ -256,8 +256,8 @@ async def asyncio(
     messages; the
     sums have all. `circuit_open`, `storage_refused` and `broker_warning` concern brokers that the
     caller may
-    manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and
-    missing where the
+    manage, as the process that answers sees them, and `push_circuit_open` is of the pushes of this
+    process. Counts of queues are at most 5 seconds old, and missing where the
     broker does not answer within 2 seconds.
 
     Args:

@@ -409,7 +409,7 @@ public class QueuesApi {
 
   /**
    * Get the last hour of all queues
-   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them, and &#x60;push_circuit_open&#x60; is of the pushes of this process. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
    * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
    * @return Rates
    * @throws ApiException if fails to make API call
@@ -420,7 +420,7 @@ public class QueuesApi {
 
   /**
    * Get the last hour of all queues
-   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them, and &#x60;push_circuit_open&#x60; is of the pushes of this process. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
    * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
    * @param headers Optional headers to include in the request
    * @return Rates
@@ -433,7 +433,7 @@ public class QueuesApi {
 
   /**
    * Get the last hour of all queues
-   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them, and &#x60;push_circuit_open&#x60; is of the pushes of this process. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
    * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
    * @return ApiResponse&lt;Rates&gt;
    * @throws ApiException if fails to make API call
@@ -444,7 +444,7 @@ public class QueuesApi {
 
   /**
    * Get the last hour of all queues
-   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
+   * Get the sum of the last hour over all queues on which the caller has any right, the busiest of these queues, and what needs attention.  The figures are those of the workers of the gateway that answers, from their memory. With several workers, of which one has used more than 1,000 queues within the hour, those of a queue may lack some of its messages; the sums have all. &#x60;circuit_open&#x60;, &#x60;storage_refused&#x60; and &#x60;broker_warning&#x60; concern brokers that the caller may manage, as the process that answers sees them, and &#x60;push_circuit_open&#x60; is of the pushes of this process. Counts of queues are at most 5 seconds old, and missing where the broker does not answer within 2 seconds.
    * @param limit Maximum number of the busiest queues to return: 1 to 100. Default: 20. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Rates&gt;

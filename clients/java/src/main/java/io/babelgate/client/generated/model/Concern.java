@@ -64,7 +64,9 @@ public class Concern {
     
     BROKER_WARNING(String.valueOf("broker_warning")),
     
-    QUEUE_PAUSED(String.valueOf("queue_paused"));
+    QUEUE_PAUSED(String.valueOf("queue_paused")),
+    
+    PUSH_CIRCUIT_OPEN(String.valueOf("push_circuit_open"));
 
     private String value;
 

@@ -81,7 +81,9 @@ public class Event {
     
     REDRIVEN(String.valueOf("redriven")),
     
-    POISON(String.valueOf("poison"));
+    POISON(String.valueOf("poison")),
+    
+    DROPPED(String.valueOf("dropped"));
 
     private String value;
 

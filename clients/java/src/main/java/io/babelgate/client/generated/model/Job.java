@@ -278,7 +278,7 @@ public class Job {
   }
 
   /**
-   * The job is of no use after this time. The gateway keeps it and does not act on it.
+   * The message expires at this time, and is not delivered after it.
    * @return expiresAt
    */
   @jakarta.annotation.Nullable

@@ -59,7 +59,7 @@ public class MessageHistory {
   private String job;
 
   /**
-   * Where the message is after these events. &#x60;accepted&#x60;, &#x60;redriven&#x60;: in its queue, not delivered since. &#x60;delivered&#x60;: with a consumer, or its lease has expired since. &#x60;waiting&#x60;: in its queue again, after a nack or an expired lease. &#x60;acked&#x60;: done. &#x60;dead_lettered&#x60;: in the dead letters of its queue.
+   * Where the message is after these events. &#x60;accepted&#x60;, &#x60;redriven&#x60;: in its queue, not delivered since. &#x60;delivered&#x60;: with a consumer, or its lease has expired since. &#x60;waiting&#x60;: in its queue again, after a nack or an expired lease. &#x60;acked&#x60;: done. &#x60;dead_lettered&#x60;: in the dead letters of its queue. &#x60;dropped&#x60;: removed, because it had expired.
    */
   public enum StatusEnum {
     ACCEPTED(String.valueOf("accepted")),
@@ -72,7 +72,9 @@ public class MessageHistory {
     
     DEAD_LETTERED(String.valueOf("dead_lettered")),
     
-    REDRIVEN(String.valueOf("redriven"));
+    REDRIVEN(String.valueOf("redriven")),
+    
+    DROPPED(String.valueOf("dropped"));
 
     private String value;
 
@@ -170,7 +172,7 @@ public class MessageHistory {
   }
 
   /**
-   * Where the message is after these events. &#x60;accepted&#x60;, &#x60;redriven&#x60;: in its queue, not delivered since. &#x60;delivered&#x60;: with a consumer, or its lease has expired since. &#x60;waiting&#x60;: in its queue again, after a nack or an expired lease. &#x60;acked&#x60;: done. &#x60;dead_lettered&#x60;: in the dead letters of its queue.
+   * Where the message is after these events. &#x60;accepted&#x60;, &#x60;redriven&#x60;: in its queue, not delivered since. &#x60;delivered&#x60;: with a consumer, or its lease has expired since. &#x60;waiting&#x60;: in its queue again, after a nack or an expired lease. &#x60;acked&#x60;: done. &#x60;dead_lettered&#x60;: in the dead letters of its queue. &#x60;dropped&#x60;: removed, because it had expired.
    * @return status
    */
   @jakarta.annotation.Nonnull

@@ -44,7 +44,8 @@ import io.babelgate.client.generated.ApiClient;
   Policy.JSON_PROPERTY_BACKOFF_SECONDS,
   Policy.JSON_PROPERTY_TTL_SECONDS,
   Policy.JSON_PROPERTY_DEAD_LETTER_RETENTION_SECONDS,
-  Policy.JSON_PROPERTY_ORDERING_KEY
+  Policy.JSON_PROPERTY_ORDERING_KEY,
+  Policy.JSON_PROPERTY_EXPIRED
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Policy {
@@ -106,6 +107,45 @@ public class Policy {
   public static final String JSON_PROPERTY_ORDERING_KEY = "ordering_key";
   @jakarta.annotation.Nonnull
   private OrderingKeyEnum orderingKey;
+
+  /**
+   * What becomes of an expired message.
+   */
+  public enum ExpiredEnum {
+    DEAD_LETTER(String.valueOf("dead_letter")),
+    
+    DROP(String.valueOf("drop"));
+
+    private String value;
+
+    ExpiredEnum(String value) {
+      this.value = value;
+    }
+
+    @JsonValue
+    public String getValue() {
+      return value;
+    }
+
+    @Override
+    public String toString() {
+      return String.valueOf(value);
+    }
+
+    @JsonCreator
+    public static ExpiredEnum fromValue(String value) {
+      for (ExpiredEnum b : ExpiredEnum.values()) {
+        if (b.value.equals(value)) {
+          return b;
+        }
+      }
+      throw new IllegalArgumentException("Unexpected value '" + value + "'");
+    }
+  }
+
+  public static final String JSON_PROPERTY_EXPIRED = "expired";
+  @jakarta.annotation.Nonnull
+  private ExpiredEnum expired;
 
   public Policy() { 
   }
@@ -261,6 +301,30 @@ public class Policy {
     this.orderingKey = orderingKey;
   }
 
+
+  public Policy expired(@jakarta.annotation.Nonnull ExpiredEnum expired) {
+    this.expired = expired;
+    return this;
+  }
+
+  /**
+   * What becomes of an expired message.
+   * @return expired
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_EXPIRED, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public ExpiredEnum getExpired() {
+    return expired;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_EXPIRED, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setExpired(@jakarta.annotation.Nonnull ExpiredEnum expired) {
+    this.expired = expired;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -322,13 +386,14 @@ public class Policy {
         Objects.equals(this.backoffSeconds, policy.backoffSeconds) &&
         Objects.equals(this.ttlSeconds, policy.ttlSeconds) &&
         Objects.equals(this.deadLetterRetentionSeconds, policy.deadLetterRetentionSeconds) &&
-        Objects.equals(this.orderingKey, policy.orderingKey)&&
+        Objects.equals(this.orderingKey, policy.orderingKey) &&
+        Objects.equals(this.expired, policy.expired)&&
         Objects.equals(this.additionalProperties, policy.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(leaseSeconds, maxAttempts, backoffSeconds, ttlSeconds, deadLetterRetentionSeconds, orderingKey, additionalProperties);
+    return Objects.hash(leaseSeconds, maxAttempts, backoffSeconds, ttlSeconds, deadLetterRetentionSeconds, orderingKey, expired, additionalProperties);
   }
 
   @Override
@@ -341,6 +406,7 @@ public class Policy {
     sb.append("    ttlSeconds: ").append(toIndentedString(ttlSeconds)).append("\n");
     sb.append("    deadLetterRetentionSeconds: ").append(toIndentedString(deadLetterRetentionSeconds)).append("\n");
     sb.append("    orderingKey: ").append(toIndentedString(orderingKey)).append("\n");
+    sb.append("    expired: ").append(toIndentedString(expired)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -421,6 +487,11 @@ public class Policy {
     // add `ordering_key` to the URL query string
     if (getOrderingKey() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sordering_key%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getOrderingKey()))));
+    }
+
+    // add `expired` to the URL query string
+    if (getExpired() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sexpired%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getExpired()))));
     }
 
     return joiner.toString();

@@ -58,14 +58,16 @@ public class PushRequest {
   private List<String> secrets;
 
   /**
-   * What is posted: the whole &#x60;envelope&#x60;, its &#x60;data&#x60; alone, or an event of &#x60;cloudevents&#x60;.
+   * What is posted: the whole &#x60;envelope&#x60;, its &#x60;data&#x60; alone, an event of &#x60;cloudevents&#x60;, or the same in the binary mode of HTTP, &#x60;cloudevents_binary&#x60;.
    */
   public enum BodyEnum {
     ENVELOPE(String.valueOf("envelope")),
     
     DATA(String.valueOf("data")),
     
-    CLOUDEVENTS(String.valueOf("cloudevents"));
+    CLOUDEVENTS(String.valueOf("cloudevents")),
+    
+    CLOUDEVENTS_BINARY(String.valueOf("cloudevents_binary"));
 
     private String value;
 
@@ -187,7 +189,7 @@ public class PushRequest {
   }
 
   /**
-   * What is posted: the whole &#x60;envelope&#x60;, its &#x60;data&#x60; alone, or an event of &#x60;cloudevents&#x60;.
+   * What is posted: the whole &#x60;envelope&#x60;, its &#x60;data&#x60; alone, an event of &#x60;cloudevents&#x60;, or the same in the binary mode of HTTP, &#x60;cloudevents_binary&#x60;.
    * @return body
    */
   @jakarta.annotation.Nullable

@@ -63,7 +63,9 @@ public class PushTarget {
     
     DATA(String.valueOf("data")),
     
-    CLOUDEVENTS(String.valueOf("cloudevents"));
+    CLOUDEVENTS(String.valueOf("cloudevents")),
+    
+    CLOUDEVENTS_BINARY(String.valueOf("cloudevents_binary"));
 
     private String value;
 
