@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
@@ -18,6 +18,7 @@ from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Right
 from babelgate.http.problems import NotFound, detail_of, status_of
 from babelgate.http.push_views import PushRequest, PushView
+from babelgate.push.bodies import BodyFormat
 from babelgate.push.errors import PushNotFound
 from babelgate.push.pushes import Pushes, PushInfo
 from babelgate.push.samples import PushTest
@@ -27,7 +28,13 @@ from babelgate.schematext import explain, fault_of
 
 _NUMBERS = ("max_messages", "concurrency", "per_second", "timeout_seconds")
 _SHOWN = ("url", "body", "reject_statuses", *_NUMBERS)
-_BODIES = {"envelope": "the envelope", "data": "its data alone", "cloudevents": "an event of CloudEvents"}
+_BODIES: Mapping[BodyFormat, str] = {
+    "envelope": "the envelope",
+    "data": "its data alone",
+    "cloudevents": "an event of CloudEvents",
+    "cloudevents_binary": "the data of an event of CloudEvents, whose attributes are headers",
+}
+assert _BODIES.keys() == {*get_args(BodyFormat)}
 _HIDDEN = ("secrets", "headers")
 """What the form takes, and no page shows again."""
 
