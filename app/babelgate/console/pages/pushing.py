@@ -32,7 +32,7 @@ _BODIES: Mapping[BodyFormat, str] = {
     "envelope": "the envelope",
     "data": "its data alone",
     "cloudevents": "an event of CloudEvents",
-    "cloudevents_binary": "the data of an event of CloudEvents, whose attributes are headers",
+    "cloudevents_binary": "an event in the binary mode",
 }
 assert _BODIES.keys() == {*get_args(BodyFormat)}
 _HIDDEN = ("secrets", "headers")
