@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import time
+from base64 import b64encode
 from collections.abc import Collection
 from pathlib import Path
 
@@ -28,6 +29,7 @@ PAGES = {
     "receive": "queues/invoices/receive",
     "pause": "queues/invoices/pause",
     "purge": "queues/invoices/purge",
+    "push": "queues/emails/push",
     "dead-letter-queues": "dead-letters",
     "dead-letters": "queues/webhooks/dead-letters",
     "letters": "queues/webhooks/dead-letters/list",
@@ -114,10 +116,15 @@ def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, d
 
 
 def _places(client: httpx.Client, rejected: str) -> dict[str, str]:
-    """What stands for the names in :data:`PAGES`. Redrives the dead letters of a queue, and waits for the end."""
+    """What stands for the names in :data:`PAGES`. Sets a push whose target has no address, redrives the dead letters of
+    a queue, and waits for the ends of both."""
     page = client.get("console/queues/invoices").raise_for_status().text
     key = re.findall(r"queues/invoices/messages/([0-9a-f]{32})", page)[0]
     letters = client.get("queues/webhooks/dead-letters").raise_for_status().json()["dead_letters"]
+    push = {"url": "https://mail.example/hooks/emails", "secrets": ["whsec_" + b64encode(bytes(32)).decode()]}
+    client.put("queues/emails/push", json=push).raise_for_status()
+    while not client.get("queues/emails/push").raise_for_status().json()["state"]["failures"]:
+        time.sleep(0.1)
     redrive = client.post("queues/thumbnails/dead-letters:redrive", json={"background": True}).raise_for_status()
     job = redrive.json()["id"]
     while client.get(f"queues/thumbnails/redrives/{job}").raise_for_status().json()["state"] == "running":
