@@ -7522,7 +7522,8 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in
-        /// <br/>`state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+        /// <br/>`state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A push that is
+        /// <br/>paused stays so.
         /// <br/>
         /// <br/>Only what the section `push` of the configuration allows can be reached. Requires the right `manage`.
         /// </remarks>

@@ -853,7 +853,8 @@ export interface paths {
         /**
          * Set a push
          * @description Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in
-         *     `state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+         *     `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A push that is
+         *     paused stays so.
          *
          *     Only what the section `push` of the configuration allows can be reached. Requires the right `manage`.
          */

@@ -167,7 +167,9 @@ def sync_detailed(
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
+    push that is
+    paused stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -209,7 +211,9 @@ def sync(
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
+    push that is
+    paused stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -246,7 +250,9 @@ async def asyncio_detailed(
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
+    push that is
+    paused stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -288,7 +294,9 @@ async def asyncio(
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second. A push that is paused stays so.
+    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
+    push that is
+    paused stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.

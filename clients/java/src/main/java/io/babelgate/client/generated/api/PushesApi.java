@@ -522,7 +522,7 @@ public class PushesApi {
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
    * @return Push
@@ -534,7 +534,7 @@ public class PushesApi {
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
    * @param headers Optional headers to include in the request
@@ -548,7 +548,7 @@ public class PushesApi {
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
    * @return ApiResponse&lt;Push&gt;
@@ -560,7 +560,7 @@ public class PushesApi {
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
    * @param headers Optional headers to include in the request
