@@ -15,6 +15,7 @@ final class Consumer
     /** After a stop, for the answer of a receive that is on its way: else its messages stay leased for nobody. */
     private const ARRIVE_WITHIN_SECONDS = 0.25;
     private const IDLE_SECONDS = 1.0;
+    private const MOST_REFUSALS = 8;
     private readonly Http $http;
     private bool $stopping = false;
     private ?BabelgateException $refused = null;
@@ -24,6 +25,9 @@ final class Consumer
     private array $held = [];
     private ?int $receiving = null;
     private ?MessageStream $stream = null;
+    /** How many answers as of a gateway without streams are waited out: none before a stream has worked. */
+    private int $refusalsLeft = 0;
+    private float $streamEndedAt = -INF;
     private ?int $extending = null;
     private float $receiveAt = 0;
     private float $extendAt = 0;
@@ -186,19 +190,23 @@ final class Consumer
         }
         if ($this->stream->heard) {
             $this->attempts = new Attempts(false, INF);
+            $this->refusalsLeft = self::MOST_REFUSALS;
         }
-        if ($this->stream->unavailable) {
+        if ($this->stream->unavailable && $this->refusalsLeft === 0) {
             $this->streams = false;
             $this->log('The gateway offers no streams: the consumer goes on with long polls.');
         } elseif (!$this->stopping) {
+            if ($this->stream->unavailable) {
+                // What has worked comes back, such as after an update of the gateway.
+                $this->refusalsLeft--;
+                $failure = new UnreachableException('No stream was opened: ' . $failure->getMessage(), false);
+            }
             $this->pauseAfter($failure);
         }
         $this->stream->close();
         $this->stream = null;
-        // The gateway takes back what is not settled, so that these leases are to be asked about soon.
-        foreach ($this->held as $held) {
-            $held->deadline = min($held->deadline, Attempts::now() + $this->leaseSeconds / 3);
-        }
+        // The gateway takes back what is not settled, unless it was killed: these leases are to be asked about now.
+        $this->streamEndedAt = Attempts::now();
     }
 
     /** Receive again later, or not at all when the gateway refuses to. */
@@ -279,16 +287,17 @@ final class Consumer
         });
     }
 
-    /** Prolong each lease of which a third is over. */
+    /** Prolong each lease of which a third is over, or that began before the end of a stream. */
     private function keepLeases(): void
     {
         $now = Attempts::now();
+        $dueBefore = max($now - $this->leaseSeconds / 3, $this->streamEndedAt);
         $due = [];
         foreach ($this->held as $held) {
             if (!$held->over && $held->deadline <= $now) {
                 // A gateway refuses to settle after the end of a lease.
                 $this->lose($held);
-            } elseif (!$held->over && $held->deadline < $now + $this->leaseSeconds * 2 / 3) {
+            } elseif (!$held->over && $held->deadline - $this->leaseSeconds < $dueBefore) {
                 $due[] = $held;
             }
         }
@@ -298,7 +307,7 @@ final class Consumer
         $this->extendAt = $now + $this->leaseSeconds / 12;
         $tokens = array_map(fn (Held $held): string => $held->ackToken, $due);
         $call = Call::settle($this->queue, 'extend', $tokens, ['lease_seconds' => $this->leaseSeconds]);
-        $done = function (array|BabelgateException $answer) use ($due): void {
+        $done = function (array|BabelgateException $answer) use ($due, $now): void {
             $this->extending = null;
             if ($answer instanceof LeaseLostException) {
                 $this->lose($due[0]);
@@ -310,7 +319,7 @@ final class Consumer
                     if (($result['code'] ?? null) === 'lease_lost') {
                         $this->lose($held);
                     } elseif (!isset($result['code'])) {
-                        $held->deadline = Attempts::now() + $this->leaseSeconds;
+                        $held->deadline = $now + $this->leaseSeconds;
                     }
                 }
             }

@@ -19,7 +19,7 @@ final class Held
     /** When the next attempt is due; null while one is on its way. */
     public ?float $settleAt = null;
 
-    /** @param float $deadline the time of Attempts::now() at which the lease ends */
+    /** @param float $deadline the time of Attempts::now() at which the lease ends; it began a lease before */
     public function __construct(
         public readonly string $ackToken,
         public readonly string $id,

@@ -88,6 +88,9 @@ final class Http
         if ($received !== null) {
             $body = '';
             curl_setopt($handle, CURLOPT_TIMEOUT_MS, 0);
+            // A kept connection may be open in workers too, and so outlive its end here.
+            curl_setopt($handle, CURLOPT_FRESH_CONNECT, true);
+            curl_setopt($handle, CURLOPT_FORBID_REUSE, true);
             $write = static function (\CurlHandle $handle, string $part) use (&$body, $received): int {
                 if (self::streams($handle)) {
                     $received($part);

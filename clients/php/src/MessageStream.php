@@ -16,11 +16,13 @@ final class MessageStream
     private const MOST_LEVELS = 4096;
     /** How gateways without streams, and proxies that do not pass them on, answer; with 200 it is another page. */
     private const UNAVAILABLE = [200, 404, 405, 406, 501];
+    /** An escape of half a surrogate pair. Escaped backslashes and whole pairs are passed over. */
+    private const HALF_PAIR = '/\\\\(?:[^u]|ud[89ab][\da-f]{2}\\\\ud[c-f][\da-f]{2})(*SKIP)(*FAIL)|\\\\ud[89a-f][\da-f]{2}/i';
     /** @var list<array<string, mixed>> */
     public array $messages = [];
     /** Why the stream has ended; null while it is open. */
     public ?BabelgateException $failure = null;
-    /** Whether it has ended because there are no streams. */
+    /** Whether it has ended as where there are no streams. */
     public bool $unavailable = false;
     /** Whether the gateway has sent anything, be it a keep-alive. */
     public bool $heard = false;
@@ -62,7 +64,11 @@ final class MessageStream
         $lines[0] = $this->rest . $lines[0];
         $this->rest = array_pop($lines);
         foreach ($lines as $line) {
-            $event = json_decode($line, true, self::MOST_LEVELS);
+            $event = self::decoded($line);
+            if ($event === null) {
+                $this->failure ??= new ProblemException(200, ['detail' => 'A line of the stream is no JSON object.']);
+                return;
+            }
             $data = $event['data'] ?? [];
             match ($event['event'] ?? null) {
                 'message' => $this->messages[] = $data,
@@ -73,12 +79,24 @@ final class MessageStream
         }
     }
 
+    /**
+     * The JSON object; null if it is none. Half a surrogate pair, which PHP refuses, becomes U+FFFD.
+     *
+     * @return ?array<string, mixed>
+     */
+    private static function decoded(string $line): ?array
+    {
+        $event = json_decode($line, true, self::MOST_LEVELS)
+            ?? json_decode(preg_replace(self::HALF_PAIR, '\ufffd', $line) ?? '', true, self::MOST_LEVELS);
+        return is_array($event) ? $event : null;
+    }
+
     private function failed(ProblemException $problem): void
     {
         if ($problem->retryable) {
             ($this->log)('the gateway cannot receive, and tries again: ' . $problem->getMessage());
         } else {
-            $this->failure = $problem;
+            $this->failure ??= $problem;
         }
     }
 
@@ -87,7 +105,8 @@ final class MessageStream
     {
         $this->call = null;
         if ($answer instanceof ProblemException) {
-            $offersNone = in_array($answer->status, self::UNAVAILABLE, true);
+            // A proxy gives up on a stream that it keeps back.
+            $offersNone = in_array($answer->status, self::UNAVAILABLE, true) || $answer->problemCode === 'http_504';
             $this->unavailable = $offersNone && $answer->problemCode !== 'queue_not_found';
         } elseif (is_array($answer)) {
             $this->unavailable = $answer !== [];
