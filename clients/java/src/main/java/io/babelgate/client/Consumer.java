@@ -27,6 +27,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 public final class Consumer implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("io.babelgate.client");
     private static final int MOST_PER_RECEIVE = 100;
+    private static final int MOST_REFUSALS = 8;
     private static final Duration GIVE_BACK_WITHIN = Duration.ofSeconds(5);
 
     /** How long a stop waits for an answer that is on its way: else its messages stay leased for nobody. */
@@ -43,6 +44,7 @@ public final class Consumer implements AutoCloseable {
     private final CountDownLatch ended = new CountDownLatch(1);
     private final AtomicInteger threads = new AtomicInteger();
     private volatile MessageStream stream;
+    private volatile long streamEndedAt = System.nanoTime();
 
     Consumer(Client client, String queue, MessageHandler handler, ConsumerOptions options) {
         this.client = client;
@@ -139,6 +141,8 @@ public final class Consumer implements AutoCloseable {
     /** Start the handlers of what streams deliver, until a stop. False: there are none, and long polls are to follow. */
     private boolean stream(ExecutorService handlers) {
         Attempts attempts = new Attempts(false, null);
+        // Answers as of a gateway without streams that are waited out: none before a stream has worked.
+        int refusalsLeft = 0;
         Call call = Call.stream(queue, options.concurrency(), options.lease());
         while (!stopped.isDone()) {
             MessageStream open = new MessageStream(client, call);
@@ -163,29 +167,37 @@ public final class Consumer implements AutoCloseable {
                 if (stopped.isDone()) {
                     return true;
                 }
-                if (open.isUnavailable()) {
-                    LOG.log(Level.WARNING, "The gateway offers no streams: the consumer goes on with long polls.");
-                    return false;
-                }
                 if (open.wasHeard()) {
                     attempts = new Attempts(false, null);
+                    refusalsLeft = MOST_REFUSALS;
                 }
-                Duration pause = attempts.pauseAfter(error);
-                LOG.log(Level.WARNING, "stream of {0} failed, next in {1}: {2}", queue, pause, error.getMessage());
+                BabelgateException failure = error;
+                if (open.isUnavailable() && refusalsLeft == 0) {
+                    LOG.log(Level.WARNING, "The gateway offers no streams: the consumer goes on with long polls.");
+                    return false;
+                } else if (open.isUnavailable()) {
+                    // What has worked comes back, such as after an update of the gateway.
+                    refusalsLeft--;
+                    failure = new UnreachableException(error, false);
+                }
+                Duration pause = attempts.pauseAfter(failure);
+                LOG.log(Level.WARNING, "stream of {0} failed, next in {1}: {2}", queue, pause, failure.getMessage());
                 awaitStop(pause);
             }
         }
         return true;
     }
 
-    /** Close the stream. The gateway takes back what is not settled, so that these leases are to be asked about soon. */
+    /**
+     * Close the stream. The gateway takes back what is not settled, unless it was killed: these leases are to be asked
+     * about now.
+     */
     private void closeStream() {
         MessageStream open = stream;
         if (open != null) {
             open.close();
             stream = null;
-            long soon = System.nanoTime() + options.lease().toNanos() / 3;
-            held.values().forEach(each -> each.deadline = soon - each.deadline < 0 ? soon : each.deadline);
+            streamEndedAt = System.nanoTime();
         }
     }
 
@@ -261,7 +273,7 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    /** Prolong each lease of which a third is over. */
+    /** Prolong each lease of which a third is over, or that began before the end of a stream. */
     private void keepLeases() {
         long now = System.nanoTime();
         long lease = options.lease().toNanos();
@@ -271,7 +283,8 @@ public final class Consumer implements AutoCloseable {
             if (each.deadline - now <= 0) {
                 // A gateway refuses to settle after the end of a lease.
                 lose(each);
-            } else if (!each.delivery.leaseLost() && each.deadline - now < lease * 2 / 3) {
+            } else if (!each.delivery.leaseLost()
+                    && (each.deadline - now < lease * 2 / 3 || each.deadline - lease - streamEndedAt < 0)) {
                 due.add(each);
                 deliveries.add(each.delivery);
             }
@@ -350,7 +363,10 @@ public final class Consumer implements AutoCloseable {
         return thread;
     }
 
-    /** A delivery on its way, and the {@code System.nanoTime} at which its lease ends. Exactly one settles it. */
+    /**
+     * A delivery on its way, and the {@code System.nanoTime} at which its lease ends; it began a lease before. Exactly one
+     * settles it.
+     */
     private static final class Held {
         private final Delivery delivery;
         private volatile long deadline;

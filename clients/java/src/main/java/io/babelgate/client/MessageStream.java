@@ -36,6 +36,7 @@ final class MessageStream implements Flow.Subscriber<String>, AutoCloseable {
     private volatile Flow.Subscription subscription;
     private volatile boolean woken;
     private boolean heard;
+    private boolean undecodable;
     private boolean unavailable;
 
     MessageStream(Client client, Call call) {
@@ -48,7 +49,7 @@ final class MessageStream implements Flow.Subscriber<String>, AutoCloseable {
         return heard;
     }
 
-    /** Whether {@link #next} failed because there are no streams. */
+    /** Whether {@link #next} failed as where there are no streams. */
     boolean isUnavailable() {
         return unavailable;
     }
@@ -59,7 +60,10 @@ final class MessageStream implements Flow.Subscriber<String>, AutoCloseable {
         lines.add(WAKE);
     }
 
-    /** The next message; null after {@link #wake}. Throws when the stream has ended, or is silent for too long. */
+    /**
+     * The next message; null after {@link #wake}. Throws when the stream has ended, cannot be read, or is silent for too
+     * long.
+     */
     JsonNode next() throws InterruptedException {
         while (!woken) {
             String line = lines.poll(MOST_SILENCE.toNanos(), TimeUnit.NANOSECONDS);
@@ -69,9 +73,15 @@ final class MessageStream implements Flow.Subscriber<String>, AutoCloseable {
                 throw new UnreachableException(new IOException("the stream is silent"), false);
             }
             if (!line.equals(WAKE)) {
+                if (undecodable) {
+                    String detail = "a line of the stream is no JSON object";
+                    throw new ProblemException(200, Json.object().put("detail", detail), Duration.ZERO);
+                }
                 heard = true;
                 subscription.request(1);
                 JsonNode event = Json.read(line.getBytes(StandardCharsets.UTF_8));
+                // Half a line may come where a stream ends; one that others follow is whole.
+                undecodable = event.isEmpty();
                 JsonNode data = event.path("data");
                 switch (event.path("event").asText()) {
                     case "message" -> {
@@ -110,7 +120,9 @@ final class MessageStream implements Flow.Subscriber<String>, AutoCloseable {
         try {
             Client.answer(answer, Duration.ZERO);
         } catch (ProblemException problem) {
-            unavailable = UNAVAILABLE.contains(problem.status()) && !problem.code().equals("queue_not_found");
+            // With 504 a proxy gives up on a stream that it keeps back.
+            boolean offersNone = UNAVAILABLE.contains(problem.status()) || problem.code().equals("http_504");
+            unavailable = offersNone && !problem.code().equals("queue_not_found");
             return problem;
         } catch (BabelgateException error) {
             return error;
