@@ -1,5 +1,6 @@
 using System;
 using System.Diagnostics;
+using System.Linq;
 
 namespace Babelgate.Client
 {
@@ -30,6 +31,10 @@ namespace Babelgate.Client
         public static readonly TimeSpan Forever = TimeSpan.MaxValue;
         private static readonly TimeSpan First = TimeSpan.FromSeconds(0.1);
         private static readonly TimeSpan Longest = TimeSpan.FromSeconds(10);
+
+        /// <summary>How proxies answer while the gateway is away or overloaded.</summary>
+        private static readonly int[] OfAway = { 408, 429, 502, 503, 504 };
+
         private readonly Random _random = new Random();
         private readonly Repeat _repeat;
         private readonly TimeSpan _started = Clock.Now;
@@ -60,7 +65,7 @@ namespace Babelgate.Client
             {
                 return repeat == Repeat.UnlessWritten
                     ? problem.Retryable && (problem.Status == 429 || problem.Status == 503)
-                    : problem.Retryable || problem.Status == 408 || problem.Status == 502;
+                    : problem.Retryable || problem.IsOfProxy && OfAway.Contains(problem.Status);
             }
             return repeat == Repeat.Always || error is UnreachableException unreachable && !unreachable.OutcomeUnknown;
         }

@@ -11,6 +11,7 @@ namespace Babelgate.Client
     internal sealed class Consumer
     {
         private const int MostPerReceive = 100;
+        private const int MostRefusals = 8;
         private const int MostErrorCharacters = 10_000;
         private const int MostExceptionCharacters = 1_000;
         private static readonly TimeSpan GiveBackWithin = TimeSpan.FromSeconds(5);
@@ -26,6 +27,7 @@ namespace Babelgate.Client
         private readonly SemaphoreSlim _free;
         private readonly HashSet<Held> _held = new HashSet<Held>();
         private MessageStream? _stream;
+        private long _streamEndedAt = -1;
 
         /// <summary>Cancelled when handlers are not waited for any longer.</summary>
         private readonly CancellationTokenSource _graceOver = new CancellationTokenSource();
@@ -70,6 +72,8 @@ namespace Babelgate.Client
         private async Task<bool> StreamAsync(CancellationToken stop)
         {
             var attempts = new Attempts(Repeat.Always, Attempts.Forever);
+            // Answers as of a gateway without streams that are waited out: none before a stream has worked.
+            var refusalsLeft = 0;
             var call = Calls.Stream(_queue, _options.Concurrency, _options.Lease);
             var stopped = Task.Delay(Timeout.Infinite, stop);
             while (!stop.IsCancellationRequested)
@@ -100,7 +104,7 @@ namespace Babelgate.Client
                 {
                     return true;
                 }
-                catch (BabelgateException) when (stream.IsUnavailable)
+                catch (BabelgateException) when (stream.IsUnavailable && refusalsLeft == 0)
                 {
                     CloseStream();
                     _options.Log("The gateway offers no streams: the consumer goes on with long polls.", null);
@@ -112,28 +116,32 @@ namespace Babelgate.Client
                     if (stream.WasHeard)
                     {
                         attempts = new Attempts(Repeat.Always, Attempts.Forever);
+                        refusalsLeft = MostRefusals;
                     }
-                    if (!attempts.TryPause(error, out pause))
+                    var failure = error;
+                    if (stream.IsUnavailable)
+                    {
+                        // What has worked comes back, such as after an update of the gateway.
+                        refusalsLeft--;
+                        failure = new UnreachableException($"No stream was opened: {error.Message}", false, error);
+                    }
+                    if (!attempts.TryPause(failure, out pause))
                     {
                         throw;
                     }
-                    Warn($"stream of {_queue} failed, next in {pause.TotalSeconds:0.0} s", error);
+                    Warn($"stream of {_queue} failed, next in {pause.TotalSeconds:0.0} s", failure);
                 }
                 await PassedAsync(Task.Delay(pause, stop)).ConfigureAwait(false);
             }
             return true;
         }
 
-        /// <summary>The gateway takes back what is not settled, so that these leases are to be asked about soon.</summary>
+        /// <summary>The gateway takes back what is not settled, unless it was killed: these leases are to be asked about now.</summary>
         private void CloseStream()
         {
             _stream?.Dispose();
             _stream = null;
-            var soon = Clock.Now + _options.Lease / 3;
-            foreach (var held in HeldNow())
-            {
-                held.Deadline = held.Deadline < soon ? held.Deadline : soon;
-            }
+            Interlocked.Exchange(ref _streamEndedAt, Clock.Now.Ticks);
         }
 
         private async Task ReceiveAsync(CancellationToken stop)
@@ -263,13 +271,15 @@ namespace Babelgate.Client
             held.Settled = true;
         }
 
-        /// <summary>Prolongs each lease when a third of it is over.</summary>
+        /// <summary>Prolongs each lease of which a third is over, or that began before the end of a stream.</summary>
         private async Task KeepLeasesAsync(CancellationToken end)
         {
             while (await PassedAsync(Task.Delay(_options.Lease / 12, end)).ConfigureAwait(false))
             {
-                var due = Clock.Now + _options.Lease * 2 / 3;
-                var held = HeldNow().Where(each => each.Deadline < due).ToList();
+                var third = Clock.Now - _options.Lease / 3;
+                var streamEnded = new TimeSpan(Interlocked.Read(ref _streamEndedAt));
+                var dueBefore = third > streamEnded ? third : streamEnded;
+                var held = HeldNow().Where(each => each.Deadline - _options.Lease < dueBefore).ToList();
                 if (held.Count == 0)
                 {
                     continue;
@@ -407,7 +417,7 @@ namespace Babelgate.Client
         /// <summary>Cancels in the background, because callbacks of handlers run in it, and may throw.</summary>
         private static void Cancel(CancellationTokenSource source) => Task.Run(source.Cancel);
 
-        /// <summary>A delivery whose handler runs, and the time at which its lease ends.</summary>
+        /// <summary>A delivery whose handler runs, and the time at which its lease ends; it began a lease before.</summary>
         private sealed class Held
         {
             private long _deadline;

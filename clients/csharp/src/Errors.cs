@@ -52,6 +52,9 @@ namespace Babelgate.Client
         /// <summary>How long the gateway asks to wait before the request is repeated.</summary>
         public TimeSpan? RetryAfter { get; }
 
+        /// <summary>Whether something between the gateway and this client said this.</summary>
+        internal bool IsOfProxy => Code == $"http_{Status}";
+
         private static string CodeOf(int status, Problem? problem) => problem?.Code ?? $"http_{status}";
 
         private static string DetailOf(Problem? problem) => problem?.Detail ?? "the answer has no details";

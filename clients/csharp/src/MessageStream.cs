@@ -48,7 +48,7 @@ namespace Babelgate.Client
         /// <summary>Whether the gateway has sent anything, be it a keep-alive.</summary>
         public bool WasHeard { get; private set; }
 
-        /// <summary>Whether the stream failed because there are none.</summary>
+        /// <summary>Whether the stream failed as where there are none.</summary>
         public bool IsUnavailable { get; private set; }
 
         /// <summary>The next message. Throws when the stream has ended, or is silent for too long.</summary>
@@ -82,9 +82,11 @@ namespace Babelgate.Client
                     }
                 }
             }
-            catch (ProblemException problem) when (Unavailable.Contains(problem.Status) && problem.Code != "queue_not_found")
+            catch (ProblemException problem) when (!WasHeard)
             {
-                IsUnavailable = true;
+                // With 504 a proxy gives up on a stream that it keeps back.
+                var offersNone = Unavailable.Contains(problem.Status) || problem.Status == 504 && problem.IsOfProxy;
+                IsUnavailable = offersNone && problem.Code != "queue_not_found";
                 throw;
             }
         }
