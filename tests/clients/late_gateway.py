@@ -1,11 +1,11 @@
-"""Gateways that refuse streams and answer the first receive only when the test says so, or that break every connection
-instead of answering."""
+"""Gateways that refuse streams and answer the first receive only when the test says so, that are behind a proxy without
+a backend, or that break every connection instead of answering."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,14 @@ ENVELOPE = {
     },
     "attempts": 0,
 }
+MESSAGE = {
+    "ack_token": "late-token",
+    "lease_expires_at": 4102444800000,
+    "attempts": 0,
+    "redelivered": False,
+    "headers": {},
+    "envelope": ENVELOPE,
+}
 
 
 class _Local(ThreadingHTTPServer):
@@ -38,14 +46,23 @@ class _Local(ThreadingHTTPServer):
 
 class LateGateway(_Local):
     """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled.
-    ``streams``: how many streams were asked for; each is answered with ``stream_status`` and ``stream_code``.
+
+    ``streams``: how many streams were asked for. The first ones meet a proxy, which answers with ``first_streams``, but
+    for a 200, which is a stream that ends after its keep-alive. Each other one is answered with ``stream_status`` and
+    ``stream_code`` (None: by a proxy); a 200 is a stream of one message, which lasts until ``ends``. ``refusals``: with
+    what a proxy answers the first calls.
     """
 
-    def __init__(self, stream_status: int, stream_code: str) -> None:
+    def __init__(
+        self, stream_status: int, stream_code: str | None, first_streams: Sequence[int], refusals: Sequence[int]
+    ) -> None:
         super().__init__(_Handler)
         self.stream_status = stream_status
         self.stream_code = stream_code
+        self.first_streams = [*first_streams]
+        self.refusals = [*refusals]
         self.streams = 0
+        self.ends = threading.Event()
         self.asked = threading.Event()
         self.answers = threading.Event()
         self.settled: list[str] = []
@@ -56,11 +73,36 @@ class _Handler(BaseHTTPRequestHandler):
     server: LateGateway
 
     def do_GET(self) -> None:
-        self.server.streams += 1
-        self._answer({"code": self.server.stream_code, "retryable": False}, self.server.stream_status)
+        server = self.server
+        server.streams += 1
+        status = server.first_streams.pop(0) if (is_first := bool(server.first_streams)) else server.stream_status
+        if status == 200:
+            self._stream(is_first)
+        elif is_first or server.stream_code is None:
+            self._refuse(status)
+        else:
+            self._answer({"code": server.stream_code, "retryable": False}, status)
+
+    def _stream(self, is_first: bool) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/x-ndjson")
+        self.send_header("connection", "close")
+        self.end_headers()
+        event = {"event": "keep_alive", "data": {}} if is_first else {"event": "message", "data": MESSAGE}
+        self.wfile.write(json.dumps(event).encode() + b"\n")
+        self.wfile.flush()
+        if not is_first:
+            self.server.ends.wait()
+
+    def _refuse(self, status: int) -> None:
+        """What a proxy answers."""
+        self._send(b"<html><body>This is a proxy.</body></html>", "text/html", status)
 
     def do_POST(self) -> None:
         order = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.server.refusals:
+            self._refuse(self.server.refusals.pop(0))
+            return
         if self.path.endswith(":receive"):
             self._receive()
             return
@@ -74,20 +116,14 @@ class _Handler(BaseHTTPRequestHandler):
         again = self.server.asked.is_set()
         self.server.asked.set()
         self.server.answers.wait()
-        message = {
-            "ack_token": "late-token",
-            "lease_expires_at": 4102444800000,
-            "attempts": 0,
-            "redelivered": False,
-            "headers": {},
-            "envelope": ENVELOPE,
-        }
-        self._answer({"messages": [] if again else [message]})
+        self._answer({"messages": [] if again else [MESSAGE]})
 
     def _answer(self, value: dict[str, Any], status: int = 200) -> None:
-        text = json.dumps(value).encode()
+        self._send(json.dumps(value).encode(), "application/json", status)
+
+    def _send(self, text: bytes, content_type: str, status: int) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json")
+        self.send_header("content-type", content_type)
         self.send_header("content-length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -116,12 +152,18 @@ class _Breaking(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def late_gateway(stream_status: int = 404, stream_code: str = "not_found") -> Iterator[LateGateway]:
-    with LateGateway(stream_status, stream_code) as server, _served(server):
+def late_gateway(
+    stream_status: int = 404,
+    stream_code: str | None = "not_found",
+    first_streams: Sequence[int] = (),
+    refusals: Sequence[int] = (),
+) -> Iterator[LateGateway]:
+    with LateGateway(stream_status, stream_code, first_streams, refusals) as server, _served(server):
         try:
             yield server
         finally:
             server.answers.set()
+            server.ends.set()
 
 
 @contextmanager

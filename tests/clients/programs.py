@@ -69,7 +69,7 @@ class Consumer:
         assert self.events()[-1]["event"] == "stopped"
 
     def errors(self) -> str:
-        return self._errors.read_text(errors="replace")[-4000:]
+        return self._errors.read_text(errors="replace")
 
 
 def run(language: Language, url: str, *arguments: str) -> list[dict[str, Any]]:

@@ -39,10 +39,11 @@ class Consumer:
     """Runs a handler for the messages of a queue, several at a time, until it is stopped.
 
     ``concurrency``: most messages at a time; no more are leased. ``lease_seconds``: the lease, which is prolonged for
-    as long as the handler runs; after a crash of this program the message is delivered again when it ends.
+    as long as the handler runs; after a crash of this program the message is delivered again when it ends, but at
+    once with ``stream``.
     ``wait_seconds``: of the long poll, at most 30. ``grace_seconds``: how long a stop waits for running handlers.
     ``stream``: read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon
-    as one is settled. When its connection ends, all its leases do.
+    as one is settled. When its connection ends, all its leases do, and no attempt is counted.
 
     A coroutine handler is cancelled when its lease is lost or the grace is over. A handler in a thread cannot be: it
     may ask ``delivery.lease_lost``.
@@ -69,10 +70,12 @@ class Consumer:
         self._lease_seconds = lease_seconds
         self._wait_seconds = wait_seconds
         self._grace_seconds = grace_seconds
-        self._stream = Stream(client, queue, concurrency, lease_seconds, self._suspect_leases) if stream else None
         self._running: dict[asyncio.Task[None], _Held] = {}
         self._ended = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._stream: Stream | None = None
+        if stream:
+            self._stream = Stream(client, queue, concurrency, lease_seconds, self._stopping, self._suspect_leases)
 
     async def run(self, *, signals: Sequence[signal.Signals] = ()) -> None:
         """Consume until :meth:`stop`, or until one of ``signals`` arrives.
@@ -206,20 +209,21 @@ class Consumer:
             _log.warning("the lease of %s on %s was over before its %s", held.delivery.id, self._queue, action)
 
     def _suspect_leases(self) -> None:
-        """Prolong all leases soon. Those of a stream that ended are lost, unless its gateway was killed."""
-        due = time.monotonic() + self._lease_seconds / 3
+        """Ask for all leases soon. Those of a stream that ended are lost, unless its gateway was killed."""
         for held in self._running.values():
-            held.deadline = min(held.deadline, due)
+            held.suspected_at = time.monotonic()
 
     async def _keep_leases(self) -> None:
-        """Prolong each lease when a third of it is over."""
+        """Prolong each lease when a third of it is over, or when it is suspected to be lost."""
         while True:
             await asyncio.sleep(self._lease_seconds / 12)
             due = time.monotonic() + self._lease_seconds * 2 / 3
             held = {
                 each.delivery.ack_token: (task, each)
                 for task, each in self._running.items()
-                if each.deadline < due and not each.settled and not each.delivery.lease_lost
+                if (each.deadline < due or each.suspected_at is not None)
+                and not each.settled
+                and not each.delivery.lease_lost
             }
             if not held:
                 continue
@@ -237,18 +241,25 @@ class Consumer:
             for index, (task, each) in enumerate(held.values()):
                 if codes.get(index) is None:
                     each.deadline = asked + self._lease_seconds
+                    # What was asked before the end of the stream says nothing of the time after it.
+                    if each.suspected_at is not None and asked > each.suspected_at:
+                        each.suspected_at = None
                 elif codes[index] == "lease_lost":
                     each.delivery._lost.append(True)
                     task.cancel()
 
 
 class _Held:
-    """A delivery, the time of ``time.monotonic`` at which its lease ends, and whether it is settled."""
+    """A delivery, the time of ``time.monotonic`` at which its lease ends, and whether it is settled.
+
+    ``suspected_at``: when its stream ended, until the gateway has prolonged the lease after that.
+    """
 
     def __init__(self, delivery: Delivery, deadline: float) -> None:
         self.delivery = delivery
         self.deadline = deadline
         self.settled = False
+        self.suspected_at: float | None = None
 
 
 def _described(error: BaseException) -> dict[str, str]:

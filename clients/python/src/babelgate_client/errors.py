@@ -19,7 +19,10 @@ class ProblemError(BabelgateError):
 
     def __init__(self, status: int, problem: dict[str, Any], retry_after: float | None = None) -> None:
         self.status = status
-        self.code: str = problem.get("code") or f"http_{status}"
+        code = problem.get("code")
+        self.is_of_proxy = not (isinstance(code, str) and code)
+        """Whether a proxy in front of the gateway says this: ``code`` is ``http_`` and the status then."""
+        self.code: str = f"http_{status}" if self.is_of_proxy else str(code)
         self.title: str = problem.get("title") or ""
         self.detail: str = problem.get("detail") or "the answer has no details"
         self.retryable: bool = bool(problem.get("retryable"))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SILENCE_SECONDS = 45.0
 """A gateway sends a keep-alive after 15 s without an event. A connection that is silent for three of them is dead."""
+MOST_REFUSALS = 8
+"""Where a stream has worked, so many answers in a row that are no streams come from a gateway that is away."""
 _log = logging.getLogger("babelgate_client")
 
 
@@ -31,15 +33,23 @@ class StreamsNotOffered(Exception):
 class Stream:
     """One stream after the other: each that ends is followed by another, after a pause as between long polls.
 
-    ``ended`` is called when one ends: the leases of what it delivered are over then, unless the gateway was killed.
+    None is opened after ``stopping`` is set. ``ended`` is called when one ends: the leases of what it delivered are
+    over then, unless the gateway was killed.
     """
 
     def __init__(
-        self, client: AsyncClient, queue: str, max_in_flight: int, lease_seconds: float, ended: Callable[[], None]
+        self,
+        client: AsyncClient,
+        queue: str,
+        max_in_flight: int,
+        lease_seconds: float,
+        stopping: asyncio.Event,
+        ended: Callable[[], None],
     ) -> None:
         self._client = client
         self._queue = queue
         self._call = calls.stream(queue, max_in_flight, lease_seconds)
+        self._stopping = stopping
         self._ended = ended
         self._arrived: list[Delivery] = []
         """What was delivered and not received. The window of the stream bounds it."""
@@ -70,7 +80,8 @@ class Stream:
 
     async def _read(self) -> None:
         attempts = Attempts(Repeat.ALWAYS, FOREVER)
-        while True:
+        refusals = 0
+        while not self._stopping.is_set():
             has_begun = False
             error: BabelgateError
             try:
@@ -79,11 +90,20 @@ class Stream:
                         has_begun = self._works = True
                         self._take(name, data)
                 error = UnreachableError("The stream has ended.", outcome_unknown=False)
+                refusals = 0
             except BabelgateError as raised:
                 error = raised
+                refusals = 0
+            except StreamsNotOffered as refusal:
+                refusals += 1
+                if not self._works or refusals > MOST_REFUSALS:
+                    raise
+                error = UnreachableError(f"No stream came: {refusal}.", outcome_unknown=False)
             finally:
                 self._arrived.clear()
                 self._ended()
+            if self._stopping.is_set():
+                return
             if has_begun:
                 attempts = Attempts(Repeat.ALWAYS, FOREVER)
             pause = attempts.pause_after(error)
@@ -103,19 +123,22 @@ class Stream:
     async def _events(self) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """The events of one stream, until it ends. Raises StreamsNotOffered, ProblemError and UnreachableError."""
         request = calls.request(self._client._http, self._call, SILENCE_SECONDS)
+        has_begun = False
         try:
             response = await self._client._http.send(request, stream=True)
             try:
                 await self._check(response)
                 async for line in _lines(response):
+                    has_begun = True
                     event = json.loads(line)
                     yield event["event"], event["data"]
             finally:
                 await response.aclose()
         except httpx.ReadTimeout:
-            if not self._works:
-                raise StreamsNotOffered from None
-            raise UnreachableError(f"Nothing came within {SILENCE_SECONDS:.0f} s.", outcome_unknown=False) from None
+            silence = f"nothing came within {SILENCE_SECONDS:.0f} s"
+            if not has_begun:
+                raise StreamsNotOffered(silence) from None
+            raise UnreachableError(f"The stream is silent: {silence}.", outcome_unknown=False) from None
         except httpx.TransportError as error:
             raise calls.unreachable(error) from None
         except ValueError as error:
@@ -126,13 +149,14 @@ class Stream:
         if response.is_success and response.headers.get("content-type", "").startswith(calls.JSON_LINES):
             return
         if response.is_success:
-            raise StreamsNotOffered
+            raise StreamsNotOffered(f"the answer has the type {response.headers.get('content-type')!r}")
         await response.aread()
         try:
             calls.answer(response)
         except ProblemError as problem:
-            if problem.code in ("not_found", "http_404", "http_504") or problem.status in (405, 406, 501):
-                raise StreamsNotOffered from None
+            unknown = problem.status == 404 and problem.code != "queue_not_found"
+            if unknown or problem.status in (405, 406, 501) or problem.code == "http_504":
+                raise StreamsNotOffered(str(problem)) from None
             raise
 
 
