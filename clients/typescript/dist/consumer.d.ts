@@ -17,7 +17,7 @@ export interface ConsumerOptions {
     graceSeconds?: number;
     /**
      * Read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon as one is
-     * settled. When its connection ends, all its leases do. Default: false.
+     * settled. When its connection ends, all its leases do, and no attempt is counted. Default: false.
      */
     stream?: boolean;
     /** Hears of failed handlers and of a gateway that is away. Default: console.warn. */

@@ -42,7 +42,8 @@ export class Consumer {
         }
         if (options.stream) {
             const listener = { log: this.#log, ended: () => this.#suspectLeases() };
-            this.#stream = new Stream(client, queue, this.#concurrency, this.#leaseSeconds, listener);
+            const stopping = this.#stopping.signal;
+            this.#stream = new Stream(client, queue, this.#concurrency, this.#leaseSeconds, stopping, listener);
         }
     }
     /**
@@ -156,7 +157,7 @@ export class Consumer {
             this.#log(`${why} the ${action} of ${held.delivery.id} on ${this.#queue}`, error);
         }
     }
-    /** Prolong each lease of which a third is over. */
+    /** Prolong each lease of which a third is over, or that is suspected to be lost. */
     async #keepLeases() {
         const now = performance.now();
         const held = [...this.#running.keys()].filter((each) => !each.over);
@@ -164,7 +165,8 @@ export class Consumer {
         for (const each of held)
             if (each.deadline <= now)
                 this.#lose(each);
-        const due = held.filter((each) => !each.over && each.deadline < now + (this.#leaseSeconds * 1000 * 2) / 3);
+        const soon = now + (this.#leaseSeconds * 1000 * 2) / 3;
+        const due = held.filter((each) => !each.over && (each.deadline < soon || each.suspectedAt !== undefined));
         if (this.#keeping || !due.length)
             return;
         this.#keeping = true;
@@ -178,7 +180,7 @@ export class Consumer {
                 if (codes.get(index) === "lease_lost")
                     this.#lose(each);
                 else if (codes.get(index) == null)
-                    each.deadline = performance.now() + this.#leaseSeconds * 1000;
+                    each.prolong(now, this.#leaseSeconds * 1000);
             }
         }
         catch (error) {
@@ -191,11 +193,10 @@ export class Consumer {
             this.#keeping = false;
         }
     }
-    /** Prolong all leases soon. Those of a stream that ended are lost, unless its gateway was killed. */
+    /** Ask for all leases soon. Those of a stream that ended are lost, unless its gateway was killed. */
     #suspectLeases() {
-        const due = performance.now() + (this.#leaseSeconds * 1000) / 3;
         for (const held of this.#running.keys())
-            held.deadline = Math.min(held.deadline, due);
+            held.suspectedAt = performance.now();
     }
     #lose(held) {
         // The message of an ack whose answer is under way is settled, and not lost.
@@ -240,12 +241,20 @@ class Held {
     delivery;
     #controller = new AbortController();
     deadline;
+    /** When its stream ended, until the gateway has prolonged the lease after that. */
+    suspectedAt;
     settling = false;
     /** Nothing is to be settled any more. */
     over = false;
     constructor(delivery, deadline) {
         this.delivery = delivery;
         this.deadline = deadline;
+    }
+    /** The gateway has prolonged the lease. What was asked before the end of a stream says nothing of the time after it. */
+    prolong(asked, ms) {
+        this.deadline = asked + ms;
+        if (this.suspectedAt !== undefined && asked > this.suspectedAt)
+            this.suspectedAt = undefined;
     }
     get signal() {
         return this.#controller.signal;

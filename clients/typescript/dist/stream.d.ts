@@ -12,11 +12,11 @@ export interface StreamListener {
 }
 /**
  * Messages of a queue over a stream: what a consumer with `stream: true` reads instead of long polls. Each stream that
- * ends is followed by another, after a pause as between long polls.
+ * ends is followed by another, after a pause as between long polls. None is opened after `stopping` has aborted.
  */
 export declare class Stream {
     #private;
-    constructor(client: Client, queue: string, maxInFlight: number, leaseSeconds: number, listener: StreamListener);
+    constructor(client: Client, queue: string, maxInFlight: number, leaseSeconds: number, stopping: AbortSignal, listener: StreamListener);
     /**
      * Wait for messages until `signal` aborts; none then. Throws StreamsNotOffered, and ProblemError when the gateway
      * refuses the consumer.

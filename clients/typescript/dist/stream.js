@@ -4,19 +4,24 @@ import { Attempts } from "./calls.js";
 import { BabelgateError, ProblemError, UnreachableError } from "./errors.js";
 import { Delivery } from "./messages.js";
 /** A gateway sends a keep-alive after 15 s without an event. A connection that is silent for three of them is dead. */
-const SILENCE_MS = 45_000;
+const KEEP_ALIVE_MS = 15_000;
+/** The silence is counted in these. One that is late because a handler blocked the event loop counts once. */
+const SILENT_TICKS = 4;
+/** Where a stream has worked, so many answers in a row that are no streams come from a gateway that is away. */
+const MOST_REFUSALS = 8;
 /** The gateway is older than streams, or a proxy in front of it refuses or buffers them. */
 export class StreamsNotOffered extends Error {
     name = "StreamsNotOffered";
 }
 /**
  * Messages of a queue over a stream: what a consumer with `stream: true` reads instead of long polls. Each stream that
- * ends is followed by another, after a pause as between long polls.
+ * ends is followed by another, after a pause as between long polls. None is opened after `stopping` has aborted.
  */
 export class Stream {
     #client;
     #queue;
     #call;
+    #stopping;
     #listener;
     #closing = new AbortController();
     /** What was delivered and not received. The window of the stream bounds it. */
@@ -26,10 +31,11 @@ export class Stream {
     /** Whether a stream has sent anything yet. */
     #works = false;
     #wake = () => undefined;
-    constructor(client, queue, maxInFlight, leaseSeconds, listener) {
+    constructor(client, queue, maxInFlight, leaseSeconds, stopping, listener) {
         this.#client = client;
         this.#queue = queue;
         this.#call = calls.stream(queue, maxInFlight, leaseSeconds);
+        this.#stopping = stopping;
         this.#listener = listener;
     }
     /**
@@ -65,7 +71,8 @@ export class Stream {
     async #read() {
         const closing = this.#closing.signal;
         let attempts = new Attempts(false, Infinity);
-        while (!closing.aborted) {
+        let refusals = 0;
+        while (!closing.aborted && !this.#stopping.aborted) {
             let hasBegun = false;
             let error = new UnreachableError("The stream has ended.", false, undefined);
             try {
@@ -81,6 +88,12 @@ export class Stream {
                 return;
             this.#arrived = [];
             this.#listener.ended();
+            if (this.#stopping.aborted)
+                return;
+            refusals = error instanceof StreamsNotOffered ? refusals + 1 : 0;
+            if (error instanceof StreamsNotOffered && this.#works && refusals <= MOST_REFUSALS) {
+                error = new UnreachableError(`No stream came: ${error.message}.`, false, error);
+            }
             if (hasBegun)
                 attempts = new Attempts(false, Infinity);
             const pause = attempts.pauseAfter(error);
@@ -104,11 +117,12 @@ export class Stream {
     async *#events() {
         const connection = new AbortController();
         const close = () => connection.abort();
-        let isSilent = false;
-        const timer = setTimeout(() => {
-            isSilent = true;
-            connection.abort();
-        }, SILENCE_MS);
+        let hasBegun = false;
+        let quiet = 0;
+        const timer = setInterval(() => {
+            if (++quiet === SILENT_TICKS)
+                connection.abort();
+        }, KEEP_ALIVE_MS);
         this.#closing.signal.addEventListener("abort", close);
         try {
             const response = await this.#client.open(this.#call, connection.signal);
@@ -116,7 +130,8 @@ export class Stream {
             const decoder = new TextDecoder();
             let rest = "";
             for await (const bytes of response.body) {
-                timer.refresh();
+                quiet = 0;
+                hasBegun = true;
                 const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
                 rest = lines.pop();
                 for (const line of lines)
@@ -124,16 +139,18 @@ export class Stream {
             }
         }
         catch (error) {
-            if (isSilent && !this.#works)
-                throw new StreamsNotOffered();
-            if (isSilent)
-                throw new UnreachableError(`Nothing came within ${SILENCE_MS / 1000} s.`, false, error);
+            if (quiet >= SILENT_TICKS) {
+                const silence = `nothing came within ${(SILENT_TICKS * KEEP_ALIVE_MS) / 1000} s`;
+                if (!hasBegun)
+                    throw new StreamsNotOffered(silence);
+                throw new UnreachableError(`The stream is silent: ${silence}.`, false, error);
+            }
             if (error instanceof BabelgateError || error instanceof StreamsNotOffered)
                 throw error;
             throw calls.unreachable(error);
         }
         finally {
-            clearTimeout(timer);
+            clearInterval(timer);
             this.#closing.signal.removeEventListener("abort", close);
             connection.abort();
         }
@@ -141,13 +158,15 @@ export class Stream {
 }
 /** Whether an answer is a stream. */
 async function check(response) {
-    if (response.ok && response.headers.get("content-type")?.startsWith(calls.JSON_LINES))
+    const type = response.headers.get("content-type");
+    if (response.ok && type?.startsWith(calls.JSON_LINES))
         return;
     if (response.ok)
-        throw new StreamsNotOffered();
+        throw new StreamsNotOffered(`the answer has the type ${type}`);
     const problem = calls.problem(response, await response.text());
-    if (["not_found", "http_404", "http_504"].includes(problem.code) || [405, 406, 501].includes(problem.status)) {
-        throw new StreamsNotOffered();
+    const isUnknown = problem.status === 404 && problem.code !== "queue_not_found";
+    if (isUnknown || [405, 406, 501].includes(problem.status) || problem.code === "http_504") {
+        throw new StreamsNotOffered(problem.message);
     }
     throw problem;
 }

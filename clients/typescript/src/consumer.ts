@@ -32,7 +32,7 @@ export interface ConsumerOptions {
   graceSeconds?: number;
   /**
    * Read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon as one is
-   * settled. When its connection ends, all its leases do. Default: false.
+   * settled. When its connection ends, all its leases do, and no attempt is counted. Default: false.
    */
   stream?: boolean;
   /** Hears of failed handlers and of a gateway that is away. Default: console.warn. */
@@ -71,7 +71,8 @@ export class Consumer {
     }
     if (options.stream) {
       const listener = { log: this.#log, ended: () => this.#suspectLeases() };
-      this.#stream = new Stream(client, queue, this.#concurrency, this.#leaseSeconds, listener);
+      const stopping = this.#stopping.signal;
+      this.#stream = new Stream(client, queue, this.#concurrency, this.#leaseSeconds, stopping, listener);
     }
   }
 
@@ -180,13 +181,14 @@ export class Consumer {
     }
   }
 
-  /** Prolong each lease of which a third is over. */
+  /** Prolong each lease of which a third is over, or that is suspected to be lost. */
   async #keepLeases(): Promise<void> {
     const now = performance.now();
     const held = [...this.#running.keys()].filter((each) => !each.over);
     // A gateway refuses to settle after the end of a lease.
     for (const each of held) if (each.deadline <= now) this.#lose(each);
-    const due = held.filter((each) => !each.over && each.deadline < now + (this.#leaseSeconds * 1000 * 2) / 3);
+    const soon = now + (this.#leaseSeconds * 1000 * 2) / 3;
+    const due = held.filter((each) => !each.over && (each.deadline < soon || each.suspectedAt !== undefined));
     if (this.#keeping || !due.length) return;
     this.#keeping = true;
     const tokens = due.map((each) => each.delivery.ackToken);
@@ -197,7 +199,7 @@ export class Consumer {
       const codes = new Map(answer["results"].map((result: any) => [result.index, result.code]));
       for (const [index, each] of due.entries()) {
         if (codes.get(index) === "lease_lost") this.#lose(each);
-        else if (codes.get(index) == null) each.deadline = performance.now() + this.#leaseSeconds * 1000;
+        else if (codes.get(index) == null) each.prolong(now, this.#leaseSeconds * 1000);
       }
     } catch (error) {
       if (error instanceof LeaseLostError) this.#lose(due[0]!);
@@ -207,10 +209,9 @@ export class Consumer {
     }
   }
 
-  /** Prolong all leases soon. Those of a stream that ended are lost, unless its gateway was killed. */
+  /** Ask for all leases soon. Those of a stream that ended are lost, unless its gateway was killed. */
   #suspectLeases(): void {
-    const due = performance.now() + (this.#leaseSeconds * 1000) / 3;
-    for (const held of this.#running.keys()) held.deadline = Math.min(held.deadline, due);
+    for (const held of this.#running.keys()) held.suspectedAt = performance.now();
   }
 
   #lose(held: Held): void {
@@ -252,6 +253,8 @@ class Held {
   readonly delivery: Delivery;
   readonly #controller = new AbortController();
   deadline: number;
+  /** When its stream ended, until the gateway has prolonged the lease after that. */
+  suspectedAt: number | undefined;
   settling = false;
   /** Nothing is to be settled any more. */
   over = false;
@@ -259,6 +262,12 @@ class Held {
   constructor(delivery: Delivery, deadline: number) {
     this.delivery = delivery;
     this.deadline = deadline;
+  }
+
+  /** The gateway has prolonged the lease. What was asked before the end of a stream says nothing of the time after it. */
+  prolong(asked: number, ms: number): void {
+    this.deadline = asked + ms;
+    if (this.suspectedAt !== undefined && asked > this.suspectedAt) this.suspectedAt = undefined;
   }
 
   get signal(): AbortSignal {

@@ -6,7 +6,11 @@ import { BabelgateError, ProblemError, UnreachableError } from "./errors.js";
 import { Delivery } from "./messages.js";
 
 /** A gateway sends a keep-alive after 15 s without an event. A connection that is silent for three of them is dead. */
-const SILENCE_MS = 45_000;
+const KEEP_ALIVE_MS = 15_000;
+/** The silence is counted in these. One that is late because a handler blocked the event loop counts once. */
+const SILENT_TICKS = 4;
+/** Where a stream has worked, so many answers in a row that are no streams come from a gateway that is away. */
+const MOST_REFUSALS = 8;
 
 /** The gateway is older than streams, or a proxy in front of it refuses or buffers them. */
 export class StreamsNotOffered extends Error {
@@ -22,12 +26,13 @@ export interface StreamListener {
 
 /**
  * Messages of a queue over a stream: what a consumer with `stream: true` reads instead of long polls. Each stream that
- * ends is followed by another, after a pause as between long polls.
+ * ends is followed by another, after a pause as between long polls. None is opened after `stopping` has aborted.
  */
 export class Stream {
   readonly #client: Client;
   readonly #queue: string;
   readonly #call: Call;
+  readonly #stopping: AbortSignal;
   readonly #listener: StreamListener;
   readonly #closing = new AbortController();
   /** What was delivered and not received. The window of the stream bounds it. */
@@ -38,10 +43,18 @@ export class Stream {
   #works = false;
   #wake = (): void => undefined;
 
-  constructor(client: Client, queue: string, maxInFlight: number, leaseSeconds: number, listener: StreamListener) {
+  constructor(
+    client: Client,
+    queue: string,
+    maxInFlight: number,
+    leaseSeconds: number,
+    stopping: AbortSignal,
+    listener: StreamListener,
+  ) {
     this.#client = client;
     this.#queue = queue;
     this.#call = calls.stream(queue, maxInFlight, leaseSeconds);
+    this.#stopping = stopping;
     this.#listener = listener;
   }
 
@@ -78,7 +91,8 @@ export class Stream {
   async #read(): Promise<void> {
     const closing = this.#closing.signal;
     let attempts = new Attempts(false, Infinity);
-    while (!closing.aborted) {
+    let refusals = 0;
+    while (!closing.aborted && !this.#stopping.aborted) {
       let hasBegun = false;
       let error: unknown = new UnreachableError("The stream has ended.", false, undefined);
       try {
@@ -92,6 +106,11 @@ export class Stream {
       if (closing.aborted) return;
       this.#arrived = [];
       this.#listener.ended();
+      if (this.#stopping.aborted) return;
+      refusals = error instanceof StreamsNotOffered ? refusals + 1 : 0;
+      if (error instanceof StreamsNotOffered && this.#works && refusals <= MOST_REFUSALS) {
+        error = new UnreachableError(`No stream came: ${error.message}.`, false, error);
+      }
       if (hasBegun) attempts = new Attempts(false, Infinity);
       const pause = attempts.pauseAfter(error);
       this.#listener.log(`the stream of ${this.#queue} ended, next in ${Math.round(pause)} ms`, error);
@@ -114,11 +133,11 @@ export class Stream {
   async *#events(): AsyncGenerator<{ event: string; data: any }> {
     const connection = new AbortController();
     const close = (): void => connection.abort();
-    let isSilent = false;
-    const timer = setTimeout(() => {
-      isSilent = true;
-      connection.abort();
-    }, SILENCE_MS);
+    let hasBegun = false;
+    let quiet = 0;
+    const timer = setInterval(() => {
+      if (++quiet === SILENT_TICKS) connection.abort();
+    }, KEEP_ALIVE_MS);
     this.#closing.signal.addEventListener("abort", close);
     try {
       const response = await this.#client.open(this.#call, connection.signal);
@@ -126,18 +145,22 @@ export class Stream {
       const decoder = new TextDecoder();
       let rest = "";
       for await (const bytes of response.body!) {
-        timer.refresh();
+        quiet = 0;
+        hasBegun = true;
         const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
         rest = lines.pop()!;
         for (const line of lines) yield JSON.parse(line);
       }
     } catch (error) {
-      if (isSilent && !this.#works) throw new StreamsNotOffered();
-      if (isSilent) throw new UnreachableError(`Nothing came within ${SILENCE_MS / 1000} s.`, false, error);
+      if (quiet >= SILENT_TICKS) {
+        const silence = `nothing came within ${(SILENT_TICKS * KEEP_ALIVE_MS) / 1000} s`;
+        if (!hasBegun) throw new StreamsNotOffered(silence);
+        throw new UnreachableError(`The stream is silent: ${silence}.`, false, error);
+      }
       if (error instanceof BabelgateError || error instanceof StreamsNotOffered) throw error;
       throw calls.unreachable(error);
     } finally {
-      clearTimeout(timer);
+      clearInterval(timer);
       this.#closing.signal.removeEventListener("abort", close);
       connection.abort();
     }
@@ -146,11 +169,13 @@ export class Stream {
 
 /** Whether an answer is a stream. */
 async function check(response: Response): Promise<void> {
-  if (response.ok && response.headers.get("content-type")?.startsWith(calls.JSON_LINES)) return;
-  if (response.ok) throw new StreamsNotOffered();
+  const type = response.headers.get("content-type");
+  if (response.ok && type?.startsWith(calls.JSON_LINES)) return;
+  if (response.ok) throw new StreamsNotOffered(`the answer has the type ${type}`);
   const problem = calls.problem(response, await response.text());
-  if (["not_found", "http_404", "http_504"].includes(problem.code) || [405, 406, 501].includes(problem.status)) {
-    throw new StreamsNotOffered();
+  const isUnknown = problem.status === 404 && problem.code !== "queue_not_found";
+  if (isUnknown || [405, 406, 501].includes(problem.status) || problem.code === "http_504") {
+    throw new StreamsNotOffered(problem.message);
   }
   throw problem;
 }
