@@ -239,7 +239,13 @@ func repeats(err error, repeat repeat) bool {
 	if repeat == unlessWritten {
 		return problem.Retryable && (problem.Status == 429 || problem.Status == 503)
 	}
-	return problem.Retryable || problem.Status == 408 || problem.Status == 502
+	switch problem.Status {
+	case 408, 502:
+		return true
+	case 429, 503, 504:
+		return problem.Retryable || problem.ofProxy()
+	}
+	return problem.Retryable
 }
 
 func sleep(ctx context.Context, pause time.Duration) error {

@@ -33,7 +33,7 @@ type ConsumerOptions struct {
 	Grace       time.Duration // how long a stop waits for running handlers; default 30 s
 	Logger      *slog.Logger  // default: slog.Default()
 	// Stream: read a stream instead of long polls, if the gateway offers streams. It delivers the next message as soon as
-	// one is settled. When its connection ends, all its leases do.
+	// one is settled. When its connection ends, all its leases do, and no attempt is counted.
 	Stream bool
 }
 
@@ -50,9 +50,11 @@ type Consumer struct {
 type heldLease struct {
 	delivery *Delivery
 	deadline time.Time
-	cancel   context.CancelCauseFunc
-	lost     bool
-	settled  bool
+	// suspected is when its stream ended, until the gateway has prolonged the lease after that; else zero.
+	suspected time.Time
+	cancel    context.CancelCauseFunc
+	lost      bool
+	settled   bool
 }
 
 var (
@@ -260,19 +262,16 @@ func settlementFor(err error) (action string, parameters map[string]any) {
 	return "nack", NackOptions{Error: &Failure{text, fmt.Sprintf("%T", err)}}.parameters()
 }
 
-// suspectLeases has all leases prolonged soon. Those of a stream that ended are lost, unless its gateway was killed.
+// suspectLeases has all leases asked for soon. Those of a stream that ended are lost, unless its gateway was killed.
 func (c *Consumer) suspectLeases() {
-	due := time.Now().Add(c.options.Lease / 3)
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	for _, each := range c.held {
-		if due.Before(each.deadline) {
-			each.deadline = due
-		}
+		each.suspected = time.Now()
 	}
 }
 
-// keepLeases prolongs each lease when a third of it is over.
+// keepLeases prolongs each lease when a third of it is over, or when it is suspected to be lost.
 func (c *Consumer) keepLeases(ctx context.Context) {
 	for sleep(ctx, c.options.Lease/leaseChecksPerTime) == nil {
 		due := time.Now().Add(c.options.Lease * 2 / 3)
@@ -280,7 +279,7 @@ func (c *Consumer) keepLeases(ctx context.Context) {
 		var deliveries []*Delivery
 		c.lock.Lock()
 		for _, each := range c.held {
-			if each.deadline.Before(due) && !each.lost && !each.settled {
+			if (each.deadline.Before(due) || !each.suspected.IsZero()) && !each.lost && !each.settled {
 				held, deliveries = append(held, each), append(deliveries, each.delivery)
 			}
 		}
@@ -310,6 +309,10 @@ func (c *Consumer) keepLeases(ctx context.Context) {
 			switch codes[i] {
 			case "":
 				each.deadline = asked.Add(c.options.Lease)
+				// What was asked before the end of the stream says nothing of the time after it.
+				if asked.After(each.suspected) {
+					each.suspected = time.Time{}
+				}
 			case "lease_lost":
 				each.lost = !each.settled
 				each.cancel(errLeaseLost)

@@ -30,6 +30,9 @@ func (e *ProblemError) Error() string {
 	return fmt.Sprintf("babelgate: %s: %s", e.Code, e.Detail)
 }
 
+// ofProxy reports whether a proxy in front of the gateway says this, which has no code.
+func (e *ProblemError) ofProxy() bool { return e.Code == fmt.Sprintf("http_%d", e.Status) }
+
 // IsLeaseLost reports whether err says that a lease is over: the message was settled, or is delivered again.
 func IsLeaseLost(err error) bool {
 	var problem *ProblemError

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -17,7 +18,9 @@ import (
 const (
 	// A gateway sends a keep-alive after 15 s without an event. A connection that is silent for three of them is dead.
 	longestSilence = 45 * time.Second
-	jsonLines      = "application/x-ndjson"
+	// Where a stream has worked, so many answers in a row that are no streams come from a gateway that is away.
+	mostRefusals = 8
+	jsonLines    = "application/x-ndjson"
 )
 
 var (
@@ -37,7 +40,7 @@ type stream struct {
 }
 
 // openStream reads until reading is done, and then ends the stream: the gateway delivers what is not settled again, and
-// counts no attempt. What arrives when ctx is done is left to that.
+// counts no attempt. What arrives when ctx is done is left to that, and no other stream is opened.
 func (c *Consumer) openStream(ctx, reading context.Context) *stream {
 	s := &stream{consumer: c, arrived: make(chan *Delivery, c.options.Concurrency), failed: make(chan error, 1)}
 	go func() {
@@ -50,13 +53,22 @@ func (c *Consumer) openStream(ctx, reading context.Context) *stream {
 
 func (s *stream) read(ctx, reading context.Context) error {
 	pauses := &attempts{pause: firstPause}
-	for {
+	refusals := 0
+	for ctx.Err() == nil {
 		begun, err := s.once(ctx, reading)
 		if reading.Err() != nil {
 			return nil
 		}
 		s.forget()
 		s.consumer.suspectLeases()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !errors.Is(err, errNoStreams) {
+			refusals = 0
+		} else if refusals++; s.works && refusals <= mostRefusals {
+			err = &UnreachableError{err, false}
+		}
 		if begun {
 			pauses = &attempts{pause: firstPause}
 		}
@@ -69,6 +81,7 @@ func (s *stream) read(ctx, reading context.Context) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 // next waits for a delivery. It returns none when ctx is done: what is not started is delivered again.
@@ -117,8 +130,8 @@ func (s *stream) once(ctx, reading context.Context) (begun bool, err error) {
 	}
 	var problem *ProblemError
 	switch {
-	case errors.Is(context.Cause(connection), errSilent) && !s.works:
-		return begun, errNoStreams
+	case errors.Is(context.Cause(connection), errSilent) && !begun:
+		return begun, fmt.Errorf("%w: %w", errNoStreams, errSilent)
 	case errors.Is(context.Cause(connection), errSilent):
 		return begun, &UnreachableError{errSilent, false}
 	case errors.As(err, &problem) || errors.Is(err, errNoStreams):
@@ -153,7 +166,7 @@ func (s *stream) open(ctx context.Context) (io.ReadCloser, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 300 {
-		return nil, errNoStreams
+		return nil, fmt.Errorf("%w: the answer has the type %q", errNoStreams, answer.Header.Get("Content-Type"))
 	}
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
@@ -162,13 +175,17 @@ func (s *stream) open(ctx context.Context) (io.ReadCloser, error) {
 	err = problemOf(answer, body)
 	var problem *ProblemError
 	if errors.As(err, &problem) {
-		switch problem.Code {
-		case "not_found", "http_404", "http_504":
-			return nil, errNoStreams
-		}
+		none := false
 		switch problem.Status {
 		case http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusNotImplemented:
-			return nil, errNoStreams
+			none = true
+		case http.StatusNotFound:
+			none = problem.Code != "queue_not_found"
+		case http.StatusGatewayTimeout:
+			none = problem.ofProxy()
+		}
+		if none {
+			return nil, fmt.Errorf("%w: %v", errNoStreams, err)
 		}
 	}
 	return nil, err
