@@ -391,6 +391,8 @@ class Stream:
         return min(math.ceil(left), self._route.capabilities.max_lease_seconds)
 
     async def _give_back(self, handles: Sequence[str]) -> None:
+        if self._prolonging is not None:  # An extend that reaches the broker later would lease them again.
+            await asyncio.wait([self._prolonging])
         await self._gateway.queue_runtimes.of(self._route).give_back(handles)
 
 

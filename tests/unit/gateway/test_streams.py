@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from typing import Any
 
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
@@ -41,6 +42,37 @@ async def test_the_end_of_a_stream_takes_one_time_out_of_a_broker_that_is_silent
     await gateway.streams.close()
     assert binding.calls["release"] == [2, 2]
     assert len(binding.ready(QUEUE)) == 2
+    await gateway.close()
+
+
+class Late(MovingMemory):
+    """An extend has ``begun``, and reaches it when it ``goes_on``."""
+
+    def __init__(self) -> None:
+        super().__init__("memory", CAPABLE)
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def extend(self, *given: Any) -> Any:
+        self.begun.set()
+        await self.goes_on.wait()
+        return await super().extend(*given)
+
+
+async def test_the_end_of_a_stream_gives_back_after_an_extend_that_is_in_flight() -> None:
+    binding = Late()
+    gateway = gateway_of(binding)
+    await gateway.publish(ANYONE, QUEUE, draft({}))
+    with Stream(gateway, ANYONE, QUEUE, StreamOptions(1, lease_seconds=30)) as stream:
+        await came(stream, 1)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await binding.begun.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not binding.calls.get("release")
+    binding.goes_on.set()
+    await gateway.streams.close()
+    assert binding.calls["release"] == [1]
+    assert len(binding.ready(QUEUE)) == 1
     await gateway.close()
 
 
