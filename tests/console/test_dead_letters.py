@@ -208,19 +208,12 @@ def test_with_the_keyboard_alone(server, client, queue, open_tab):
     tab = open_tab(server).go(f"queues/{queue}/dead-letters/list")
     keyboard = tab.page.keyboard
 
-    def reach(selector):
-        for _ in range(60):
-            keyboard.press("Tab")
-            if tab.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
-                return
-        raise AssertionError(selector)
-
-    reach("input[type=checkbox]")
+    tab.reach("input[type=checkbox]")
     keyboard.press("Space")
-    reach("button[value=redrive]")
+    tab.reach("button[value=redrive]")
     keyboard.press("Enter")
     tab.page.wait_for_url(re.compile("/selected$"))
-    reach("button.primary")
+    tab.reach("button.primary")
     keyboard.press("Enter")
     expect(tab.page.get_by_text("It has ended.")).to_be_visible()
     assert dead(client, queue) == []

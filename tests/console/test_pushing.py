@@ -231,20 +231,13 @@ def test_with_the_keyboard_alone(server, open_tab, queue):
         tab = open_tab(server).go(f"queues/{queue}/push")
         keyboard = tab.page.keyboard
 
-        def reach(selector):
-            for _ in range(60):
-                keyboard.press("Tab")
-                if tab.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
-                    return
-            raise AssertionError(selector)
-
         for selector, text in (("#url", hook.url), ("#secrets", SECRET)):
-            reach(selector)
+            tab.reach(selector)
             keyboard.type(text)
-        reach("button.primary")
+        tab.reach("button.primary")
         keyboard.press("Enter")
         expect(tab.page.get_by_text("The push was set.")).to_be_visible()
-        reach("form[action$=test] button")
+        tab.reach("form[action$=test] button")
         # An update of the figures leaves the focus where it is.
         with tab.page.expect_response(lambda answer: "hx-request" in answer.request.headers):
             pass

@@ -145,6 +145,14 @@ class Tab:
             target.click()
         return self
 
+    def reach(self, selector: str) -> None:
+        """Move the focus with the keyboard to the next element that matches."""
+        for _ in range(60):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(selector)
+
     def settled(self, text: str) -> Tab:
         """Wait until ``text`` is shown, and until the scripts are done with what brought it: buttons that were added
         act by them, and the tab has stored its leases."""
