@@ -104,9 +104,9 @@ async def goes_on(
         again = await messages(stream, 4)
         assert {number(each) for each in again} == set(range(5)) - {number(seen[0])}
         assert [each["attempts"] for each in again] == [0] * 4, "a give-back is no attempt"
+        await queue.ack(*again)
         await gateway.drain()
         assert (await stream.event())["event"] == "drain"
-        await queue.ack(*again)
         async with asyncio.timeout(LIMIT_SECONDS):
             assert await stream.is_over()
 
@@ -200,7 +200,12 @@ class Client:
     async def websocket(self, window: int) -> AsyncIterator[Socket]:
         base = str(self._client.base_url).replace("http:", "ws:").rstrip("/")
         where = f"{base}{self.url}/messages:stream?max_in_flight={window}&lease_seconds={LEASE_SECONDS}"
-        options: dict[str, Any] = {"compression": None, "proxy": None, "open_timeout": LIMIT_SECONDS}
+        options: dict[str, Any] = {
+            "compression": None,
+            "proxy": None,
+            "open_timeout": LIMIT_SECONDS,
+            "ping_interval": None,
+        }
         async with connect(where, subprotocols=["babelgate.v1"], **options) as opened:  # type: ignore[list-item]
             assert opened.subprotocol == "babelgate.v1"
             yield Socket(opened)

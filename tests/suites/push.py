@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 from babelgate.gateway.routing import Policy
 from babelgate.push.pushes import Pushes
 from tests.harness.webhooks import SECRET, Post, answer, pushing, receiver
-from tests.harness.world import Process, World, until
+from tests.harness.world import LIMIT_SECONDS, Process, World, until
 
 
 class TestPush:
@@ -84,7 +84,7 @@ async def keys_are_pushed_in_order(world: World, process: Process, *, retried_in
         if n == 0:
             # The first ones of both keys are in flight together, if nothing but their keys decides.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(both.wait(), 30)
+                await asyncio.wait_for(both.wait(), LIMIT_SECONDS)
         await asyncio.sleep(0.02)
         running[key] -= 1
         return answer(500 if (key, n, post.headers["attempts"]) == ("a", 1, "0") else 200)
@@ -93,7 +93,8 @@ async def keys_are_pushed_in_order(world: World, process: Process, *, retried_in
     for n in range(4):
         for key in "ab":
             await process.publish({"key": key, "n": n}, ordering_key=key)
-    async with receiver(script) as server, pushing(process.gateway, world.queue, server.url, concurrency=8) as pushes:
+    options = {"concurrency": 8, "timeout_seconds": 2 * LIMIT_SECONDS}
+    async with receiver(script) as server, pushing(process.gateway, world.queue, server.url, **options) as pushes:
         await until(lambda: settled(pushes, world.queue, 9))
     assert set(at_once) == {1}
     posted = {key: [(p.data["n"], p.headers["attempts"]) for p in server.posts if p.data["key"] == key] for key in "ab"}

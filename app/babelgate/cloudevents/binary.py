@@ -115,7 +115,7 @@ def binary_of(message: Delivered, queue: str) -> tuple[list[tuple[str, str]], by
         kind = terms.JSON
     if kind is not None:
         # Only a parameter may have other characters.
-        headers.insert(0, ("content-type", kind if kind.isascii() else kind.partition(";")[0].rstrip()))
+        headers.insert(0, ("content-type", (kind if kind.isascii() else kind.partition(";")[0]).rstrip()))
     return headers, body
 
 

@@ -40,7 +40,7 @@ Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
 """``(limit, wait_seconds, lease_seconds)`` to deliveries."""
 
 Inspect = Callable[[Sequence[Delivery]], Awaitable[list[ReadyDelivery]]]
-"""Returns the deliveries that may be handed out and dead-letters the others. Never raises BabelgateError."""
+"""Returns the deliveries that may be handed out and dead-letters or drops the others. Never raises BabelgateError."""
 
 HandOut = Callable[[Sequence[ReadyDelivery], float], list[Message]]
 """``(deliveries, lease_seconds)`` to the messages of at least one delivery, and reports them as delivered."""
@@ -237,7 +237,7 @@ class Receiver:
                 deliveries = await self._reserve(min(requested, affordable_count), wait_seconds, lease_seconds)
                 self._update_message_size(deliveries)
                 ready = await self._inspect(deliveries)
-                # If all deliveries were dead-lettered, more messages may follow them.
+                # If no delivery may be handed out, more messages may follow them.
                 if ready or not deliveries or wait_seconds > 0:
                     break
             before = self.waiters

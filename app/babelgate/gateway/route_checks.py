@@ -64,7 +64,7 @@ def _route(key: str, rule: Rule) -> Route:
         reason = f"the broker {name!r} does not let its dead letters be read"
         raise ConfigError(key=f"{key}.dead_letter_retention_seconds", reason=reason)
     if policy.expired == "drop" and policy.ttl_seconds is None and not capabilities.headers:
-        reason = f"no message expires here: the route has no ttl_seconds, and on {name!r} no message has its own"
+        reason = f"no message expires here: the route has no ttl_seconds, and {name!r} accepts none of a message"
         raise ConfigError(key=f"{key}.expired", reason=reason)
     return route
 

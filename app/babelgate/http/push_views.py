@@ -107,7 +107,9 @@ class PushView(View):
     paused: bool
     """Whether nothing is pushed until `:resume`."""
     target: PushTargetView
-    state: PushStateView | None = Field(description="`null` while the push is paused.")
+    state: PushStateView | None = Field(
+        description="`null` while the push is paused, or does not run; the log has the reason."
+    )
 
     @classmethod
     def of(cls, info: PushInfo) -> Self:

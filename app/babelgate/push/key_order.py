@@ -51,12 +51,14 @@ class Turn:
         self._changed = asyncio.Event()
 
     async def come(self) -> Collection[str]:
-        """Wait for the posts before this one. Returns the keys whose messages must go back to the queue instead."""
-        lanes = [self._lanes[key] for key in self.keys]
-        while not all(lane.is_returning or lane.turns[0] is self for lane in lanes):
+        """Wait for the posts before this one. Returns the keys whose messages must go back to the queue at once; the
+        turn has come when there are none."""
+        while True:
+            returning = {key for key in self.keys if self._lanes[key].is_returning}
+            if returning or all(self._lanes[key].turns[0] is self for key in self.keys):
+                return returning
             self._changed.clear()
             await self._changed.wait()
-        return {key for key in self.keys if self._lanes[key].is_returning}
 
     def end(self, keys: Iterable[str], returned: Collection[str]) -> None:
         """The messages of ``keys`` are settled. Of ``returned``, one is on the queue again, before those behind it."""

@@ -93,7 +93,7 @@ class Pusher:
     @property
     def in_flight(self) -> int:
         """Messages that were received and are not settled yet."""
-        return len(self._posting)
+        return len(self._leased)
 
     @property
     def held(self) -> str | None:
@@ -103,7 +103,7 @@ class Pusher:
         why = "fails"
         if self.state.failures:
             last = self.state.failures[-1]
-            reasons = {"status": f"answered {last.status}", "no_answer": "gave no answer"}
+            reasons = {"status": f"answered {last.status}", "no_answer": "gave no answer", "internal_error": why}
             why = reasons.get(last.code, "could not be reached")
         # Without its address, which only those see who may manage the queue.
         return f"Messages of the queue {self.queue!r} are not pushed for a while: the target {why}."
@@ -186,6 +186,7 @@ class Pusher:
     async def _push(self, messages: Sequence[Message], turn: Turn) -> None:
         """Post messages in their turn, and settle them by the answer."""
         loop = asyncio.get_running_loop()
+        received = messages
         returned: Collection[str] = tuple(turn.keys)
         try:
             if turn.keys:
@@ -204,7 +205,7 @@ class Pusher:
             log.exception("push failed", queue=self.queue)
         finally:
             turn.end(tuple(turn.keys), returned)
-            self._forget(messages)
+            self._forget(received)
             loop.call_soon(self._ended.set)
 
     def _forget(self, messages: Sequence[Message]) -> None:
@@ -218,19 +219,24 @@ class Pusher:
         assert task is not None
         self._unanswered.add(task)
         try:
-            keys = await turn.come()
+            while keys := await turn.come():
+                behind = [message for message in messages if message.ordering_key in keys]
+                messages = [message for message in messages if message.ordering_key not in keys]
+                await asyncio.shield(self._settle([message.ack_token for message in behind], _give_back, None))
+                self._forget(behind)
+                turn.end(keys, ())
+                self._ended.set()
         except asyncio.CancelledError:
             await asyncio.shield(self._gateway.give_back(self.queue, messages))
             raise
         finally:
             self._unanswered.discard(task)
-        if not keys:
-            return messages
-        behind = [message for message in messages if message.ordering_key in keys]
-        await self._settle([message.ack_token for message in behind], _give_back, None)
-        self._forget(behind)
-        turn.end(keys, ())
-        return [message for message in messages if message.ordering_key not in keys]
+        # Another process may have received those whose lease ended meanwhile.
+        return [message for message in messages if self._is_leased(message)]
+
+    def _is_leased(self, message: Message) -> bool:
+        since = self._leased.get(message.ack_token)
+        return since is not None and asyncio.get_running_loop().time() - since < self._lease_seconds
 
     def _returned(self, messages: Sequence[Message], outcome: Outcome) -> Collection[str]:
         """The keys of messages that are on the queue again in their places, after a post with this outcome."""

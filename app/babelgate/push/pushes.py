@@ -225,6 +225,8 @@ class Pushes:
                     await self._keep(self._file, partial(merged, others=others))
                 except StateUnavailable as error:
                     _throttled.warning("pushes of peers not kept", error=error)
+                    # Two such processes would ask each other without a pause.
+                    await asyncio.sleep(FILE_SECONDS)
         return found
 
     async def _watch_peers(self, peers: PushPeers) -> None:
@@ -261,7 +263,10 @@ class Pushes:
         async with self._changing:
             wanted = self._wanted()
             ended = [queue for queue, pusher in self.running.items() if wanted.get(queue) != pusher.target]
-            await asyncio.gather(*(self.running.pop(queue).close() for queue in ended))
+            # A stop may cancel this, and closes again what is still there.
+            await asyncio.gather(*(self.running[queue].close() for queue in ended))
+            for queue in ended:
+                del self.running[queue]
             for queue, target in wanted.items():
                 if queue not in self.running:
                     poster = self._poster(target)

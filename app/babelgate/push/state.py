@@ -13,7 +13,7 @@ MAX_FAILURES = 10
 class PushFailure(Struct, frozen=True):
     """A post that was no success. ``at``: Unix ms; ``webhook_id``: of its message; ``status``: None without an answer.
 
-    ``code``: ``unreachable``, ``no_answer`` or ``status``.
+    ``code``: ``unreachable``, ``no_answer``, ``status`` or ``internal_error``.
     """
 
     at: int

@@ -440,6 +440,14 @@ def test_through_failures_death_and_redrive_a_job_is_the_same_envelope(job: Any,
     }
 
 
+def test_a_dead_letter_has_the_priority_that_its_message_had() -> None:
+    """Not that of its job, which the option of a message replaces."""
+    one = profile(max_priority=10)
+    job = one.read(native(compact(JOB | {"priority": -10})))
+    sent = one.message(Outgoing(job.body, priority=9))
+    assert one.read_dead(arrived(one.dead(letter(one.read(arrived(sent)))))).priority == 9
+
+
 def test_a_dead_envelope_rests_as_its_record_and_a_dead_job_of_ours_has_its_bytes() -> None:
     one = profile()
     for arrival in (native(ENVELOPE, "application/json"), arrived(one.message(Outgoing(ENVELOPE)))):

@@ -54,6 +54,18 @@ async def test_a_post_of_several_keys_waits_for_each() -> None:
     assert await come(both) == set()
 
 
+async def test_what_goes_back_does_not_wait_for_another_key() -> None:
+    order = KeyOrder()
+    failed, other, both = order.enter("a"), order.enter("b"), order.enter("ab")
+    end(failed, "a")
+    assert await come(both) == {"a"}
+    both.end("a", ())
+    assert not is_returning(order)
+    assert await come(both) is None
+    end(other)
+    assert await come(both) == set()
+
+
 async def test_what_is_behind_a_message_that_is_back_goes_back() -> None:
     order = KeyOrder()
     failed, behind, mixed = order.enter("a"), order.enter("a"), order.enter("ab")

@@ -18,7 +18,7 @@ from babelgate.brokers import registry
 from babelgate.brokers.binding import Binding, Outgoing
 from babelgate.clock import now_ms
 from babelgate.cloudevents import structured_entry
-from babelgate.errors import BabelgateError, OutcomeUnknown
+from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
@@ -27,7 +27,7 @@ from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.push import pusher as pusher_module
 from babelgate.push.pusher import Pusher
 from babelgate.push.pushes import Pushes
-from tests.harness.local import free_port
+from tests.harness.local import eventually, free_port
 from tests.harness.traced import Spans, header, parent, told
 from tests.harness.webhooks import SECRET, Post, Receiver, Script, answer, pushing, receiver
 from tests.harness.world import KEYS, draft, until
@@ -436,7 +436,7 @@ async def test_the_messages_of_a_key_are_posted_one_after_the_other(tmp_path: Pa
     at_once: list[tuple[str | None, int]] = []
     async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:
         await publish_keyed(made, "a", "a", "b", "b", "a", None, None)
-        async with pushing(made, QUEUE, server.url) as pushes:
+        async with pushing(made, QUEUE, server.url, timeout_seconds=300) as pushes:
             await until(lambda: acked(pushes, 7))
     assert [posted(server, key) for key in ("a", "b")] == [[(n, "0") for n in range(3)], [(n, "0") for n in range(2)]]
     assert max(count for key, count in at_once if key is not None) == 1
@@ -486,6 +486,36 @@ async def test_a_list_has_no_message_of_a_key_before_an_earlier_one(tmp_path: Pa
     assert lists[0] == [("a", 0), ("b", 0), ("a", 1), ("a", 2)]
     for key in "ab":
         assert [n for several in lists[1:] for name, n in several if name == key] == [0, 1, 2]
+
+
+class Unextended(Keyed):
+    """Its broker is away for extends."""
+
+    async def settle(self, *given: Any, **more: Any) -> list[SettleResult]:
+        if given[2].extends:
+            raise BrokerUnavailable("local", "it is away")
+        return await super().settle(*given, **more)
+
+
+async def test_what_has_lost_its_lease_while_it_waited_for_its_key_is_not_posted(tmp_path: Path) -> None:
+    begun, handled = asyncio.Event(), asyncio.Event()
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        begun.set()
+        await handled.wait()
+        return answer()
+
+    async with gateway(tmp_path, Policy(lease_seconds=1), made_by=Unextended) as made, receiver(script) as server:
+        await publish_keyed(made, "a", "a")
+        async with pushing(made, QUEUE, server.url, concurrency=2, timeout_seconds=300) as pushes:
+            await begun.wait()
+            for _ in range(2):
+                (message,) = await made.receive(ANYONE, QUEUE, max_messages=1, wait_seconds=20, lease_seconds=300)
+                await made.settle(ANYONE, QUEUE, Settlement(acks=[message.ack_token]))
+            handled.set()
+            await eventually(lambda: not of(pushes)._posting)
+            assert of(pushes).in_flight == 0
+    assert posted(server, "a") == [(0, "0")]
 
 
 async def test_what_waits_for_its_key_goes_back_when_the_gateway_stops(

@@ -41,6 +41,7 @@ from babelgate.brokers.amqp import (
 )
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
+from babelgate.envelope.options import MAX_PRIORITY
 
 VERSION, LANGUAGE, ATTEMPTS, APP_ID = "bq_schema_version", "bq_source_lang", "bq_attempts", "bq_app_id"
 CONTRACT = frozenset({VERSION, LANGUAGE, ATTEMPTS, APP_ID})
@@ -94,7 +95,7 @@ class ArtemisMessage(Struct, frozen=True):
         """The priority, 0 to 9; None for that of a message without one."""
         header = self.carried.header
         found = decode(header[0]) if header else None
-        return None if found == _ORDINARY_PRIORITY else found
+        return None if found is None or found == _ORDINARY_PRIORITY else min(found, MAX_PRIORITY)
 
 
 def encode(message: Outgoing, now_ms: int, dead_id: str | None = None) -> bytes:

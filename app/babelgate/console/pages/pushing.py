@@ -131,7 +131,7 @@ def _info(visit: Visit) -> PushInfo | None:
 def _fields(info: PushInfo | None) -> dict[str, str]:
     """The fields of the form for a push as it is. An address may be a secret, too, so that its field stays empty."""
     target = PushTarget("", ()) if info is None else info.target
-    numbers = {name: "" if (value := getattr(target, name)) is None else f"{value:g}" for name in _NUMBERS}
+    numbers = {name: "" if (value := getattr(target, name)) is None else f"{value:.15g}" for name in _NUMBERS}
     return {"url": "", "body": target.body, "reject_statuses": ", ".join(map(str, target.reject_statuses)), **numbers}
 
 
@@ -140,10 +140,10 @@ def _request(form: Mapping[str, str], info: PushInfo | None) -> dict[str, Any]:
     names another one does not get them."""
     request: dict[str, Any] = {}
     url = form.get("url", "").strip()
-    if url:
-        request["url"] = url
-    elif info is not None:
+    if info is not None and url in ("", info.target.url):
         request |= _kept(info.target)
+    elif url:
+        request["url"] = url
     if secrets := form.get("secrets", "").split():
         request["secrets"] = secrets
     if form.get("no_headers") == "1":

@@ -131,7 +131,7 @@ def _query_of(words: Json) -> list[Json]:
     name = words["query"]
     found = next((getattr(place, name) for place in (schemas, publish_parameters) if hasattr(place, name)), None)
     if found is None:
-        raise ValueError(f"{PLACE}: {words['operationId']} has the query {name}, which is no class of schemas.py.")
+        raise ValueError(f"{PLACE}: {words['operationId']} has the query {name}, which is no class of parameters.")
     _, components = msgspec.json.schema_components([found], ref_template=_REF)
     fields = components[name]["properties"].items()
     return [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields]

@@ -171,8 +171,7 @@ class OjsProfile:
         found = self.read(native)
         attempts = attempts_of(native.properties.headers or {}, self.queue)
         record = record_of(found.body, found.carried.job, native, self._name, attempts)
-        # That of a job follows from the job again.
-        priority = None if "priority" in (found.carried.job or ()) else priority_of(native)
+        priority = priority_of(native)
         return DecodedMessage(record, found.headers, found.delivery_count, found.carried, priority=priority)
 
     def _mark(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
