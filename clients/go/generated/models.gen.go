@@ -1978,7 +1978,7 @@ type Push struct {
 	// Source Where the target comes from. One of the configuration cannot be changed by calls.
 	Source PushSource `json:"source"`
 
-	// State `null` while the push is paused.
+	// State `null` while the push is paused, or does not run; the log has the reason.
 	State *PushState `json:"state"`
 
 	// Target A target, without its secrets.

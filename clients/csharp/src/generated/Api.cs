@@ -12791,7 +12791,7 @@ namespace Babelgate.Client.Generated
         public PushTarget Target { get; set; } = new PushTarget();
 
         /// <summary>
-        /// `null` while the push is paused.
+        /// `null` while the push is paused, or does not run; the log has the reason.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("state")]

@@ -2937,7 +2937,7 @@ export interface components {
              */
             paused: boolean;
             target: components["schemas"]["PushTarget"];
-            /** @description `null` while the push is paused. */
+            /** @description `null` while the push is paused, or does not run; the log has the reason. */
             state: components["schemas"]["PushState"] | null;
         } & {
             [key: string]: unknown;

@@ -33,7 +33,7 @@ class Push:
             source (PushSource): Where the target comes from. One of the configuration cannot be changed by calls.
             paused (bool): Whether nothing is pushed until `:resume`.
             target (PushTarget): A target, without its secrets.
-            state (None | PushState): `null` while the push is paused.
+            state (None | PushState): `null` while the push is paused, or does not run; the log has the reason.
      """
 
     queue: str
