@@ -8,6 +8,7 @@ import json
 import pytest
 
 from babelgate.clock import now_ms
+from babelgate.envelope.options import EXPIRES_AT_HEADER, NEVER_EXPIRES
 from babelgate.errors import EnvelopeError, UnsupportedByBroker
 from babelgate.gateway import expiry
 from babelgate.gateway.authorization import ANYONE
@@ -61,11 +62,11 @@ class TestOptions:
         await process.publish_body(draft({"n": "lasting"}, ttl_seconds=3600))
         message = await process.one()
         assert data(message) == {"n": "lasting"}
-        expires_at = message.headers[expiry.HEADER]
+        expires_at = message.headers[EXPIRES_AT_HEADER]
         assert abs(int(expires_at) - now_ms() - 3_600_000) < 120_000
         assert await process.nack(message, error="again") == [None]
         message = await process.one()
-        assert message.headers[expiry.HEADER] == expires_at
+        assert message.headers[EXPIRES_AT_HEADER] == expires_at
         assert await process.reject(message, error="done") == [None]
 
         async def both_are_dead() -> bool:
@@ -78,11 +79,11 @@ class TestOptions:
             (expiry.EXPIRED, "failed"),
             ("done", "failed"),
         }
-        assert letters["done"].headers[expiry.HEADER] == expires_at
+        assert letters["done"].headers[EXPIRES_AT_HEADER] == expires_at
         assert (await process.redrive()).redriven == 2
         messages = await process.take(2)
         assert {data(each)["n"] for each in messages} == {"expired", "lasting"}
-        assert {each.headers[expiry.HEADER] for each in messages} == {expiry.NEVER}
+        assert {each.headers[EXPIRES_AT_HEADER] for each in messages} == {NEVER_EXPIRES}
 
     async def test_a_route_may_drop_expired_messages(self, world: World) -> None:
         process = await world.process(policy=Policy(ttl_seconds=0.2, expired="drop"))

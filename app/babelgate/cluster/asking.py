@@ -1,15 +1,20 @@
-"""Asks a peer a question whose answer is missing if the peer has none: there are other peers."""
+"""Asks peers a question whose answer is missing if a peer has none: there are other peers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from babelgate.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
-from babelgate.cluster.signing import ANYBODY
+from babelgate.cluster.discovery import all_peers
+from babelgate.cluster.signing import ANYBODY, Signer
+from babelgate.cluster.sockets import SocketDirectory
+from babelgate.observe.logs import get_logger
+
+log = get_logger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -54,3 +59,44 @@ async def ask(
         return Asked(None, "silent", f"no answer within {seconds:g} s")
     except (PeerUnreachable, PeerSilent, msgspec.MsgspecError, ValueError) as error:
         return Asked(None, "silent", str(error))
+
+
+class AllPeers:
+    """Asks all peers at once what each of them alone knows. It connects when it asks."""
+
+    def __init__(
+        self, signer: Signer, directory: SocketDirectory, addresses: Sequence[Address], seconds: float, about: str
+    ) -> None:
+        """``addresses``: the peers on other hosts, and maybe this process; a host name stands for all its IP
+        addresses. ``seconds``: the time of a peer to answer. ``about``: what is asked for, for the log."""
+        self.has_addresses = bool(addresses)
+        self._directory = directory
+        self._addresses = tuple(addresses)
+        self._client = PeerClient(signer, seconds)
+        self._seconds = seconds
+        self._about = about
+        self._silent: frozenset[str] = frozenset()
+        """The peers that gave no answer last time, so that each silence is logged once."""
+
+    async def ask(
+        self, method: str, path: str, body: bytes, decode: Callable[[bytes], Answer]
+    ) -> tuple[list[Answer], list[str]]:
+        """The answers, and the names of the peers that gave none: the address, or the name of the socket. Never raises.
+
+        Resolves host names, for at most 2 s, and then waits for at most ``seconds``. A socket on which no process
+        listens is that of a killed process, and no peer. A peer of a version that cannot answer is silent.
+        """
+        names, silent = await all_peers(self._directory, self._addresses)
+        answers = await asyncio.gather(
+            *(ask(self._client, each, method, path, ANYBODY, body, decode, self._seconds) for each in names)
+        )
+        reasons = {name: a.reason for name, a in zip(names.values(), answers, strict=True) if a.state == "silent"}
+        reasons |= dict.fromkeys(silent, "not resolved")
+        for name in reasons.keys() - self._silent:
+            log.warning("a peer gave no answer", peer=name, about=self._about, reason=reasons[name])
+        self._silent = frozenset(reasons)
+        return [asked.answer for asked in answers if asked.answer is not None], list(reasons)
+
+    async def close(self) -> None:
+        """Close the connections; idempotent."""
+        await self._client.close()

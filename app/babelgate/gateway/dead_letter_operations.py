@@ -15,6 +15,7 @@ from babelgate import envelope
 from babelgate.brokers.binding import DeadStore
 from babelgate.clock import Clock
 from babelgate.envelope import Envelope, Limits, Poison, Publication
+from babelgate.envelope.options import EXPIRES_AT_HEADER, NEVER_EXPIRES
 from babelgate.errors import (
     BabelgateError,
     BrokerError,
@@ -30,7 +31,6 @@ from babelgate.errors import (
 from babelgate.gateway import dead_letters
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.dead_letters import Letter, find, list_dead, search, view
-from babelgate.gateway.expiry import HEADER, NEVER
 from babelgate.gateway.letter_groups import LetterGroups, count_groups
 from babelgate.gateway.letter_scans import LetterScans, LockPerQueue
 from babelgate.gateway.model import (
@@ -317,9 +317,9 @@ class DeadLetterOperations:
             # The body's own time to live is the only header in ``outgoing``.
             headers = {**outgoing.headers, **headers_for(letter, source, target), **outgoing.headers}
             outgoing = replace(outgoing, headers=headers)
-        elif HEADER in letter.record.headers:
+        elif EXPIRES_AT_HEADER in letter.record.headers:
             # A job has the time in its body, too.
-            outgoing = replace(outgoing, headers={HEADER: NEVER, **outgoing.headers})
+            outgoing = replace(outgoing, headers={EXPIRES_AT_HEADER: NEVER_EXPIRES, **outgoing.headers})
         outgoing = with_priority_of(letter, outgoing, target)
         traceparent = outgoing.headers.get("traceparent")
         size = len(outgoing.body)

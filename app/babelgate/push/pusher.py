@@ -8,16 +8,17 @@ from typing import Literal
 
 from msgspec import Struct
 
-from babelgate.errors import BabelgateError, LeaseLost
+from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
+from babelgate.gateway.model import Message, Nack, Reject, Settlement
 from babelgate.gateway.settle import way_of
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.observe.tracing.trace import Trace
 from babelgate.push.circuit import Pace, TargetCircuit
 from babelgate.push.key_order import KeyOrder, Turn
+from babelgate.push.leases import Leases
 from babelgate.push.posts import described, grouped
 from babelgate.push.spans import PushSpan, pushing
 from babelgate.push.state import PushFailure, PushState
@@ -28,8 +29,6 @@ from babelgate.runtime.backoff import Backoff
 
 WAIT_SECONDS = 20.0
 """The wait of one receive. The next one follows at once."""
-EXTEND_SHARE = 1 / 3
-"""Leases are extended after this share of them, so that two more extends are tried before they end."""
 MAX_RECEIVED = 100
 """Most messages of one receive."""
 STOP_SECONDS = 4.0
@@ -83,8 +82,7 @@ class Pusher:
         self._posting: BackgroundTasks[None] = BackgroundTasks()
         self._unanswered: set[asyncio.Task[None]] = set()
         """Those of ``_posting`` whose post has no outcome yet."""
-        self._leased: dict[str, float] = {}
-        """The tokens of messages in flight, and the loop time of their last lease."""
+        self._leases = Leases(gateway, self._caller, queue)
         self._ended = asyncio.Event()
         """Set when a message was settled."""
         self._running: asyncio.Task[None] | None = None
@@ -93,7 +91,7 @@ class Pusher:
     @property
     def in_flight(self) -> int:
         """Messages that were received and are not settled yet."""
-        return len(self._leased)
+        return len(self._leases)
 
     @property
     def held(self) -> str | None:
@@ -112,7 +110,7 @@ class Pusher:
         """Begin to push; needs a running event loop."""
         loop = asyncio.get_running_loop()
         self._running = loop.create_task(self._run())
-        self._keeping = loop.create_task(self._keep_leases())
+        self._keeping = loop.create_task(self._leases.keep())
 
     async def close(self) -> None:
         """Receive no more; wait for posts in flight for at most STOP_SECONDS, and return the messages of the others.
@@ -157,8 +155,7 @@ class Pusher:
                 messages = messages[:most]
             posts = list(grouped(messages, self.target.max_messages or 1))
             self._pace.take(len(posts))
-            now = asyncio.get_running_loop().time()
-            self._leased.update((message.ack_token, now) for message in messages)
+            self._leases.took(messages)
             for several in posts:
                 keys = (message.ordering_key for message in several)
                 turn = self._order.enter(key for key in keys if key is not None)
@@ -205,12 +202,8 @@ class Pusher:
             log.exception("push failed", queue=self.queue)
         finally:
             turn.end(tuple(turn.keys), returned)
-            self._forget(received)
+            self._leases.forget(received)
             loop.call_soon(self._ended.set)
-
-    def _forget(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            self._leased.pop(message.ack_token, None)
 
     async def _in_turn(self, messages: Sequence[Message], turn: Turn) -> Sequence[Message]:
         """Wait for the turn of messages; return those that may be posted. The others, and all when the call is
@@ -223,20 +216,19 @@ class Pusher:
                 behind = [message for message in messages if message.ordering_key in keys]
                 messages = [message for message in messages if message.ordering_key not in keys]
                 await asyncio.shield(self._settle([message.ack_token for message in behind], _give_back, None))
-                self._forget(behind)
                 turn.end(keys, ())
                 self._ended.set()
         except asyncio.CancelledError:
-            await asyncio.shield(self._gateway.give_back(self.queue, messages))
+            await asyncio.shield(self._return(messages))
             raise
         finally:
             self._unanswered.discard(task)
         # Another process may have received those whose lease ended meanwhile.
-        return [message for message in messages if self._is_leased(message)]
+        return [message for message in messages if self._leases.has(message)]
 
-    def _is_leased(self, message: Message) -> bool:
-        since = self._leased.get(message.ack_token)
-        return since is not None and asyncio.get_running_loop().time() - since < self._lease_seconds
+    async def _return(self, messages: Sequence[Message]) -> None:
+        await self._leases.let_go([message.ack_token for message in messages])
+        await self._gateway.give_back(self.queue, messages)
 
     def _returned(self, messages: Sequence[Message], outcome: Outcome) -> Collection[str]:
         """The keys of messages that are on the queue again in their places, after a post with this outcome."""
@@ -265,7 +257,7 @@ class Pusher:
                     return _Verdict("held", _give_back)
                 return await self._posted(messages, span)
         except asyncio.CancelledError:
-            await asyncio.shield(self._gateway.give_back(self.queue, messages))
+            await asyncio.shield(self._return(messages))
             raise
         except Exception:
             log.exception("push failed", queue=self.queue)
@@ -318,8 +310,10 @@ class Pusher:
     async def _settle(self, tokens: Sequence[str], settlement: Settle, trace: Trace | None) -> None:
         """Settle, again and again while the broker does not answer and the lease lasts: a settle may be repeated."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._lease_seconds
+        until = loop.time() + self._leases.seconds
         backoff = Backoff(*_SETTLE_BACKOFF)
+        if settlement(tokens).nacks:
+            await self._leases.let_go(tokens)
         while tokens:
             errors: Sequence[BabelgateError | None]
             try:
@@ -351,36 +345,6 @@ class Pusher:
                 reason=verdict.failure.detail,
             )
         self._report(self.queue, messages[0].lease.broker, verdict.outcome, seconds)
-
-    async def _keep_leases(self) -> None:
-        """Extend the leases of messages in flight, all that are due in one call."""
-        loop = asyncio.get_running_loop()
-        while True:
-            lease = self._lease_seconds
-            # Twice as often, so that none is much older when it is extended.
-            await asyncio.sleep(lease * EXTEND_SHARE / 2)
-            now = loop.time()
-            due = [token for token, since in self._leased.items() if now - since >= lease * EXTEND_SHARE]
-            if not due:
-                continue
-            try:
-                results = await self._gateway.settle(self._caller, self.queue, Settlement(extends=[Extend(due, lease)]))
-            except BabelgateError as error:
-                _throttled.warning("leases of pushes not extended", queue=self.queue, count=len(due), error=error)
-                continue
-            except Exception:
-                log.exception("leases of pushes not extended", queue=self.queue)
-                continue
-            for token, result in zip(due, results, strict=True):
-                if result.error is None and token in self._leased:
-                    self._leased[token] = now
-                elif isinstance(result.error, LeaseLost):
-                    # The message is delivered again. Its post goes on: nothing can take it back.
-                    self._leased.pop(token, None)
-
-    @property
-    def _lease_seconds(self) -> float:
-        return self._gateway.router.route(self.queue).policy.lease_seconds
 
     def _trace(self) -> Trace | None:
         return Trace(self._gateway.tracing) if self._gateway.tracing.recorder is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from babelgate.brokers.binding import Outgoing
+from babelgate.envelope.options import EXPIRES_AT_HEADER
 from babelgate.gateway import expiry
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.routing import Policy
@@ -26,25 +27,25 @@ async def test_it_counts_from_when_the_message_is_due(queue: str) -> None:
     publish = setting.process.publish_body
     await publish(draft({}, ttl_seconds=10))
     (message,) = sent(setting)
-    assert message.headers == {expiry.HEADER: at(setting, 10)}
+    assert message.headers == {EXPIRES_AT_HEADER: at(setting, 10)}
     shown = await setting.process.gateway.validate(
         ANYONE, queue, draft({}, ttl_seconds=10, deliver_at=setting.now + 60_000)
     )
-    assert shown.headers == {expiry.HEADER: at(setting, 70)}
+    assert shown.headers == {EXPIRES_AT_HEADER: at(setting, 70)}
     shown = await setting.process.gateway.validate(
-        ANYONE, queue, draft({}, ttl_seconds=0.0005, delay_seconds=60, headers={"a": "1", expiry.HEADER: "1"})
+        ANYONE, queue, draft({}, ttl_seconds=0.0005, delay_seconds=60, headers={"a": "1", EXPIRES_AT_HEADER: "1"})
     )
-    assert list(shown.headers.items()) == [(expiry.HEADER, str(setting.now + 60_001)), ("a", "1")]
+    assert list(shown.headers.items()) == [(EXPIRES_AT_HEADER, str(setting.now + 60_001)), ("a", "1")]
 
 
 @pytest.mark.parametrize("value", ["", "never", "-1", "1e3", "1.5", "\u0663", "9" * 30])
 def test_a_value_that_is_no_time_is_ignored(value: str) -> None:
-    assert not expiry.has_expired({expiry.HEADER: value}, 2**62)
+    assert not expiry.has_expired({EXPIRES_AT_HEADER: value}, 2**62)
 
 
 async def test_the_header_of_another_program_counts_and_the_earlier_time_wins(queue: str) -> None:
     setting = Setting(queue, kind=MovingMemory, policy=Policy(ttl_seconds=100))
-    for n, headers in enumerate([{expiry.HEADER: at(setting, 10)}, {expiry.HEADER: at(setting, 1000)}, {}]):
+    for n, headers in enumerate([{EXPIRES_AT_HEADER: at(setting, 10)}, {EXPIRES_AT_HEADER: at(setting, 1000)}, {}]):
         await setting.process.publish_body(draft({"n": n}, **({"headers": headers} if headers else {})))
     setting.now += 9_999
     messages = await setting.process.receive(10)

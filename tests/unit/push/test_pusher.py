@@ -30,7 +30,7 @@ from babelgate.push.pushes import Pushes
 from tests.harness.local import eventually, free_port
 from tests.harness.traced import Spans, header, parent, told
 from tests.harness.webhooks import SECRET, Post, Receiver, Script, answer, pushing, receiver
-from tests.harness.world import KEYS, draft, until
+from tests.harness.world import KEYS, LIMIT_SECONDS, draft, until
 
 QUEUE = "orders"
 PATIENT = Policy(max_attempts=3)
@@ -116,6 +116,65 @@ async def test_a_lease_is_extended_while_the_receiver_works(tmp_path: Path) -> N
 
 async def counted(pushes: Pushes, count: int) -> bool:
     return of(pushes).state.outcomes.total() >= count
+
+
+class Late(Unsettled):
+    """The answers to its extends come late."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.begun, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.settles: list[str] = []
+
+    async def settle(self, *given: Any, **more: Any) -> list[SettleResult]:
+        if given[2].extends:
+            self.begun.set()
+            await self.goes_on.wait()
+        self.settles.append("extend" if given[2].extends else "nack")
+        return await super().settle(*given, **more)
+
+    async def give_back(self, *given: Any, **more: Any) -> None:
+        self.settles.append("give back")
+        await super().give_back(*given, **more)
+
+
+@pytest.mark.parametrize("ends_by", ["nack", "give back"])
+async def test_a_message_goes_back_after_an_extend_that_is_in_flight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends_by: str
+) -> None:
+    """The broker would lease it again if the extend came later."""
+    monkeypatch.setattr(pusher_module, "STOP_SECONDS", 0.2)
+    answers = asyncio.Event()
+
+    async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
+        await answers.wait()
+        return answer(500)
+
+    async with gateway(tmp_path, Policy(lease_seconds=3), Late) as made, receiver(script) as server:
+        assert isinstance(made, Late)
+        await publish(made)
+        async with pushing(made, QUEUE, server.url) as pushes:
+            async with asyncio.timeout(LIMIT_SECONDS):
+                await made.begun.wait()
+            found = of(pushes)
+            if ends_by == "nack":
+                answers.set()
+            else:
+                for task in found._unanswered:
+                    task.cancel()
+            await until(lambda: let_go(found))
+            assert made.settles == []
+            made.goes_on.set()
+            await until(lambda: settled(made, 2))
+            assert made.settles[:2] == ["extend", ends_by]
+
+
+async def let_go(found: Pusher) -> bool:
+    return not found.in_flight
+
+
+async def settled(made: Late, count: int) -> bool:
+    return len(made.settles) >= count
 
 
 async def test_a_receiver_that_hangs_is_given_up_and_counts(tmp_path: Path) -> None:

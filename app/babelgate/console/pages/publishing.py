@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.console import bodies
 from babelgate.console.abilities import refused_options
 from babelgate.console.answers import PageAnswer
@@ -61,7 +62,7 @@ async def form(visit: Visit) -> PageAnswer:
 async def check(visit: Visit) -> PageAnswer:
     """What a publish of the form would write, or why it would be refused."""
     queue = visit.parameters["queue"]
-    visit.gateway.access(visit.caller, Right.SEND, queue)
+    capabilities = visit.gateway.access(visit.caller, Right.SEND, queue).route.capabilities
     projection, pretty, error = None, None, None
     try:
         _key(visit.form)
@@ -78,7 +79,7 @@ async def check(visit: Visit) -> PageAnswer:
         projection=projection,
         pretty=pretty,
         writes=[] if projection is None else [shown_write(each) for each in projection.writes],
-        **_refusal(error, _offered(visit)),
+        **_refusal(error, _offered(capabilities)),
     )
 
 
@@ -119,9 +120,8 @@ def _page(visit: Visit, templates: Mapping[str, str], fields: Mapping[str, str],
     )
 
 
-def _offered(visit: Visit) -> list[str]:
-    """The options that the form has for this queue."""
-    capabilities = visit.gateway.access(visit.caller, Right.SEND, visit.parameters["queue"]).route.capabilities
+def _offered(capabilities: BrokerCapabilities) -> list[str]:
+    """The options that the form has for a queue on this broker."""
     has = {
         "delay_seconds": capabilities.max_delay_seconds != 0,
         "deliver_at": capabilities.max_delay_seconds != 0,
