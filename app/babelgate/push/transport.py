@@ -171,11 +171,11 @@ async def _excerpt(response: httpcore.Response) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """The text of the innermost cause that has one."""
+    """The text of the innermost cause that has one, without the number of a system's error."""
     words = ""
     cause: BaseException | None = error
     while cause is not None:
-        words = str(cause) or words
+        words = (isinstance(cause, OSError) and cause.strerror) or str(cause) or words
         cause = cause.__cause__ or cause.__context__
     return _shown(words)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from ipaddress import ip_network
 
@@ -142,7 +143,17 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 
 async def test_a_port_without_a_listener_is_no_connection() -> None:
     async with poster(f"http://127.0.0.1:{free_port()}/") as made:
-        with pytest.raises(NotConnected):
+        with pytest.raises(NotConnected) as raised:
+            await made.post([], b"{}")
+    assert "Errno" not in str(raised.value)
+
+
+async def test_a_host_without_an_address_is_told_in_words() -> None:
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async with poster("http://nowhere.example/", resolve=resolve) as made:
+        with pytest.raises(NotConnected, match=r"^Name or service not known$"):
             await made.post([], b"{}")
 
 
