@@ -59,9 +59,12 @@ class Sessions:
         self._head = _head(keys[0])
         self._ciphers = {_head(key): AESSIV(hmac.digest(key.secret, _CONTEXT, "sha512")) for key in keys}
 
-    def begin(self, credential: str = "") -> Session:
-        """A new session with a new CSRF token."""
-        return Session(credential, secrets.token_urlsafe(_CSRF_BYTES), self._clock() + SESSION_SECONDS * 1_000)
+    def begin(self, credential: str = "", ends_at: float | None = None) -> Session:
+        """A new session with a new CSRF token. ``ends_at``: of the credential, Unix seconds; None: it does not end."""
+        ends_ms = self._clock() + SESSION_SECONDS * 1_000
+        if ends_at is not None:
+            ends_ms = min(ends_ms, int(ends_at * 1_000))
+        return Session(credential, secrets.token_urlsafe(_CSRF_BYTES), ends_ms)
 
     def seal(self, session: Session) -> str:
         """The value of the cookie of ``session``."""

@@ -118,8 +118,8 @@ class Visit:
         return PageAnswer(303, b"", HTML, [(b"location", f"./{self.root}{path}".encode("ascii"))], cookies)
 
     def start(self, credential: str = "") -> None:
-        """Give the browser a new session, of the token with this SHA-256."""
-        self.session = self.frame.sessions.begin(credential)
+        """Give the browser a new session, of the token of ``caller`` with this SHA-256."""
+        self.session = self.frame.sessions.begin(credential, self.caller.ends_at)
         self.is_new = True
 
     def session_cookie(self) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
+from babelgate.clock import Clock, now_ms
 from babelgate.errors import Forbidden
 from babelgate.gateway.names import Pattern, check_queue_name
 from babelgate.gateway.page_tokens import PageTerms
@@ -23,15 +25,47 @@ class Right(StrEnum):
 
 class Caller:
     """The holder of a credential: a name for logs, rights per queue pattern, and the bounds of a token that is part of
-    a web page (``page``; None for any other)."""
+    a web page (``page``; None for any other).
 
-    __slots__ = ("_grants", "_rights", "name", "page")
+    ``ends_at``: when the credential ends, Unix seconds; None: never. A revocation sets it to 0.
+    """
 
-    def __init__(self, name: str, rights: Mapping[str, frozenset[Right]], page: PageTerms | None = None) -> None:
+    __slots__ = ("__weakref__", "_endings", "_grants", "_rights", "ends_at", "name", "page")
+
+    def __init__(
+        self,
+        name: str,
+        rights: Mapping[str, frozenset[Right]],
+        page: PageTerms | None = None,
+        ends_at: float | None = None,
+    ) -> None:
         self.name = name
         self.page = page
+        self.ends_at = ends_at
+        self._endings: set[Ending] = set()
         self._rights = dict(rights)
         self._grants = tuple((Pattern(queue), granted) for queue, granted in rights.items())
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Whether the credential has ended or was revoked. ``now_ms``: Unix ms."""
+        return self.ends_at is not None and self.ends_at * 1000 <= now_ms
+
+    def revoke(self) -> None:
+        """End the credential now. Its streams and long polls end, too."""
+        self.ends_at = 0.0
+        for ending in tuple(self._endings):
+            ending.happen()
+
+    def when_ended(self, call: Callable[[], object], clock: Clock = now_ms) -> Ending:
+        """Call ``call`` once the credential ends, at its time or by a revocation, until the Ending is cancelled. Needs
+        a running event loop. ``call`` must not block or raise."""
+        ending = Ending(self, call, clock)
+        self._endings.add(ending)
+        return ending
+
+    def forget(self, ending: Ending) -> None:
+        """Do not call ``ending`` any more."""
+        self._endings.discard(ending)
 
     def rights(self, queue: str) -> frozenset[Right]:
         """All rights on ``queue``, a name or a pattern: the union of the patterns that match it."""
@@ -59,6 +93,51 @@ class Caller:
         if not self.patterns(right):
             raise Forbidden(reason=f"This needs the right {right.value!r} on some queue.")
 
+
+class Ending:
+    """What is called once when the credential of a caller ends."""
+
+    __slots__ = ("_call", "_caller", "_clock", "_timer")
+
+    def __init__(self, caller: Caller, call: Callable[[], object], clock: Clock) -> None:
+        self._caller = caller
+        self._call: Callable[[], object] | None = call
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        if caller.ends_at is not None:
+            self._wait(caller.ends_at)
+
+    def cancel(self) -> None:
+        """Call nothing; idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._caller.forget(self)
+        # What is called often refers to this again: without this, only the garbage collector would free both.
+        self._call = None
+
+    def happen(self) -> None:
+        """Call now."""
+        call = self._call
+        self.cancel()
+        if call is not None:
+            call()
+
+    def _wait(self, ends_at: float) -> None:
+        # The clock may be set while this waits, and a loop's timer has a longest time.
+        seconds = min(max(ends_at - self._clock() / 1000, 0), _LONGEST_TIMER_SECONDS)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        ends_at = self._caller.ends_at
+        if ends_at is None or self._caller.has_ended(self._clock()):
+            self.happen()
+        else:
+            self._wait(ends_at)
+
+
+_LONGEST_TIMER_SECONDS = 60.0
+"""After this time a timer looks at the clock again."""
 
 ANYONE = Caller("anyone", {"*": frozenset(Right)})
 """The caller where ``auth: none`` is configured, and of in-process use."""

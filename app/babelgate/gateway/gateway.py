@@ -300,7 +300,7 @@ class Gateway:
             await self._capacity()
             # Another one may have taken its place: leases must be kept where the next settle looks for them.
             runtime = self._runtime(caller, Right.LISTEN, queue)
-        receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
+        receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds, caller)
         if trace is None:
             return await receive
         with receiving(trace, runtime.route) as span:
@@ -319,7 +319,7 @@ class Gateway:
             return None
         runtime, lease_seconds = self._receiving(access.caller, access, lease_seconds)
         receiver = runtime.receiver
-        return receiver, receiver.begin(max_messages, wait_seconds, lease_seconds)
+        return receiver, receiver.begin(max_messages, wait_seconds, lease_seconds, access.caller)
 
     def _receiving(
         self, caller: Caller, queue: str | Access, lease_seconds: float | None

@@ -6,7 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from msgspec import Struct
+
+from babelgate.gateway.authorization import Caller, Ending
 from babelgate.runtime.background import BackgroundTasks
+
+
+class StreamLease(Struct):
+    """The lease of a message that was handed out and is not settled. Loop times: when it ends, and how long it may
+    last."""
+
+    ends: float
+    until: float
 
 
 class OpenStream(Protocol):
@@ -19,6 +30,9 @@ class OpenStream(Protocol):
 
     def drain(self) -> None:
         """Hand out nothing more."""
+
+    def expire(self) -> None:
+        """End with an error, because the credential of the consumer has ended."""
 
 
 class _Lease(Protocol):
@@ -37,15 +51,17 @@ class OpenStreams:
     def __init__(self) -> None:
         self.holders: dict[tuple[str, str], OpenStream] = {}
         self.returning: BackgroundTasks[None] = BackgroundTasks()
-        self._open: set[OpenStream] = set()
+        self._open: dict[OpenStream, Ending] = {}
 
-    def add(self, stream: OpenStream) -> None:
-        """Add a stream that has begun."""
-        self._open.add(stream)
+    def add(self, stream: OpenStream, caller: Caller) -> None:
+        """Add a stream of ``caller`` that has begun. It ends with the credential."""
+        self._open[stream] = caller.when_ended(stream.expire)
 
     def remove(self, stream: OpenStream) -> None:
         """Remove a stream that has ended; idempotent."""
-        self._open.discard(stream)
+        ending = self._open.pop(stream, None)
+        if ending is not None:
+            ending.cancel()
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
 from babelgate.brokers.binding import Delivery
 from babelgate.errors import BabelgateError
+from babelgate.gateway.authorization import Caller, Ending
 from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
 from babelgate.observe.logs import get_logger
@@ -50,18 +52,26 @@ GiveBack = Callable[[Sequence[str]], Awaitable[object]]
 
 
 class Waiter(Struct, eq=False):
-    """A receive that waits. ``future``: of its messages; cancelled when it has left."""
+    """A receive that waits. ``future``: of its messages; cancelled when it has left. ``ending``: ends the wait when the
+    credential of its caller ends."""
 
     limit: int
     lease_seconds: float
     since: float
     future: asyncio.Future[list[Message]]
     timer: asyncio.TimerHandle | None = None
+    ending: Ending | None = None
+
+    def stop_timers(self) -> None:
+        """End the wait no more by itself."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.ending is not None:
+            self.ending.cancel()
 
     def resolve(self, messages: list[Message]) -> None:
         """End the wait."""
-        if self.timer is not None:
-            self.timer.cancel()
+        self.stop_timers()
         if not self.future.done():
             self.future.set_result(messages)
 
@@ -113,13 +123,16 @@ class Receiver:
         """Whether a reserve is in flight, or deliveries are given back."""
         return self._wait_task is not None or self._poll_task is not None or bool(self._returning)
 
-    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[Message]:
-        """Up to ``limit`` messages as soon as there is one; none after ``wait_seconds`` and one more round trip.
+    async def receive(
+        self, limit: int, wait_seconds: float, lease_seconds: float, caller: Caller | None = None
+    ) -> list[Message]:
+        """Up to ``limit`` messages as soon as there is one; none after ``wait_seconds`` and one more round trip, or
+        once the credential of ``caller`` ends.
 
         Raises the broker's error, at the latest when a reserve that begins at the end of the wait has ended. When the
         call is cancelled, deliveries reserved for it are given back.
         """
-        waiter = self.begin(limit, wait_seconds, lease_seconds)
+        waiter = self.begin(limit, wait_seconds, lease_seconds, caller)
         try:
             return await waiter.future
         except asyncio.CancelledError:
@@ -128,7 +141,7 @@ class Receiver:
                 await asyncio.shield(self._return(waiter.future.result()))
             raise
 
-    def begin(self, limit: int, wait_seconds: float, lease_seconds: float) -> Waiter:
+    def begin(self, limit: int, wait_seconds: float, lease_seconds: float, caller: Caller | None = None) -> Waiter:
         """Begin a receive. Its future has the result of :meth:`receive`, or its error, unless it :meth:`leaves
         <leave>` before."""
         loop = self._loop
@@ -136,6 +149,8 @@ class Receiver:
         if wait_seconds > 0 and not self._stopped:
             self._waiting[waiter] = None
             waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
+            if caller is not None:
+                waiter.ending = caller.when_ended(partial(self._end_now, waiter))
             if self._wait_task is None:
                 self._wait_task = loop.create_task(self._serve_waiting())
         else:
@@ -175,14 +190,18 @@ class Receiver:
         else:
             self._poll(waiter)
 
+    def _end_now(self, waiter: Waiter) -> None:
+        """End the wait of a caller whose credential has ended. Nothing is handed out to it."""
+        self._remove(waiter)
+        waiter.resolve([])
+
     def _poll(self, waiter: Waiter) -> None:
         self._polling[waiter] = None
         if self._poll_task is None:
             self._poll_task = self._loop.create_task(self._serve_polling())
 
     def _remove(self, waiter: Waiter) -> None:
-        if waiter.timer is not None:
-            waiter.timer.cancel()
+        waiter.stop_timers()
         self._waiting.pop(waiter, None)
         self._polling.pop(waiter, None)
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from babelgate.errors import BabelgateError, Draining, LeaseLost, UnsupportedByBroker
+from babelgate.errors import BabelgateError, Draining, LeaseLost, Unauthenticated, UnsupportedByBroker
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Access, Gateway
 from babelgate.gateway.model import Message
+from babelgate.gateway.open_streams import StreamLease
 from babelgate.gateway.outages import is_silence
 from babelgate.observe.tracing.trace import Trace
 from babelgate.runtime.backoff import Backoff
@@ -57,14 +58,6 @@ class StreamOptions(Struct, frozen=True):
     auto_extend: bool = True
 
 
-class _InFlight(Struct):
-    """The lease of a message that was handed out and is not settled. Loop times: when it ends, and how long it may
-    last."""
-
-    ends: float
-    until: float
-
-
 class Stream:
     """The deliveries of one consumer. A context manager: at its end, what is not settled is given back, uncounted.
 
@@ -100,9 +93,11 @@ class Stream:
         self._trace = trace
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._in_flight: dict[str, _InFlight] = {}
+        self._in_flight: dict[str, StreamLease] = {}
         self._ready: list[Message] = []
         self._failure: BaseException | None = None
+        self.refusal: BabelgateError | None = None
+        """Why this stream ends: its consumer is no longer authenticated."""
         self._receive: asyncio.Future[list[Message]] | None = None
         """The receive that waits."""
         self._leave: Callable[[], object] = _nothing
@@ -119,13 +114,10 @@ class Stream:
         self._prolonging: asyncio.Task[None] | None = None
         self.is_draining = False
         """Whether the gateway stops: nothing more is handed out."""
-        self._is_late = False
-        self._drain_was_seen = False
-        self._drain_is_over = False
-        self._closed = False
+        self._is_late = self._drain_was_seen = self._drain_is_over = self._closed = False
 
     def __enter__(self) -> Stream:
-        self._gateway.streams.add(self)
+        self._gateway.streams.add(self, self._access.caller)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -151,7 +143,9 @@ class Stream:
         self._is_late = False
         timer = self._loop.call_later(wait_seconds, self._end_wait)
         try:
-            while not self._ready:
+            while self.refusal is not None or not self._ready:
+                if self.refusal is not None:
+                    raise self.refusal
                 self._wake.clear()
                 self._ask()
                 if self._failure is not None:
@@ -191,6 +185,12 @@ class Stream:
             self._loop.call_later(DRAIN_SECONDS, self._end_drain)
             self._leave_receive()
             self._wake.set()
+
+    def expire(self) -> None:
+        """End with Unauthenticated: hand out nothing more; idempotent."""
+        self.refusal = Unauthenticated()
+        self._leave_receive()
+        self._wake.set()
 
     def close(self) -> None:
         """End the stream: what is not settled is given back in the background. Idempotent."""
@@ -299,7 +299,7 @@ class Stream:
             until = self._loop.time() + self._hold_seconds
             for message in messages:
                 handle = message.lease.handle
-                self._in_flight[handle] = _InFlight(self._loop_time_of(message.lease_expires_at), until)
+                self._in_flight[handle] = StreamLease(self._loop_time_of(message.lease_expires_at), until)
                 holders[queue, handle] = self
             self._ready += messages
             is_full = self._foreign and len(self._in_flight) >= self.window
@@ -354,7 +354,7 @@ class Stream:
         pause = self._pause if is_full else self._usual_pause
         self._look_by(min(now + pause, min(held.ends for held in self._in_flight.values())))
 
-    async def _prolong(self, due: dict[str, _InFlight], is_full: bool) -> None:
+    async def _prolong(self, due: dict[str, StreamLease], is_full: bool) -> None:
         """Prolong leases; of a full window, to see which have ended elsewhere."""
         try:
             runtime = self._gateway.queue_runtimes.of(self._route)
@@ -382,7 +382,7 @@ class Stream:
         finally:
             self._prolonging = None
 
-    def _extension(self, held: _InFlight, now: float) -> float:
+    def _extension(self, held: StreamLease, now: float) -> float:
         """For how many seconds from ``now`` on to prolong a lease: never less than its consumer has."""
         seconds, left = min(self._lease_seconds, held.until - now), held.ends - now
         if left <= seconds + 1:

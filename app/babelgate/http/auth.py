@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from babelgate.clock import Clock, now_ms
 from babelgate.errors import Forbidden, Unauthenticated
 from babelgate.gateway.authorization import ANYONE, NOBODY, Caller
 
@@ -29,6 +30,7 @@ class Auth:
     callers: Mapping[str, Caller] | None = None
     hosts: frozenset[str] = frozenset()
     open_readyz: bool = False
+    clock: Clock = now_ms
 
     def admit(self, headers: Headers, *, is_allowed_page: bool = False) -> Caller:
         """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page.
@@ -50,7 +52,7 @@ class Auth:
         # The duration of a look-up depends only on the SHA-256, which a client cannot approach byte by byte. This is as
         # safe as a constant-time comparison with each token, and independent of their number.
         caller = self.callers.get(hashlib.sha256(token.strip()).hexdigest())
-        if caller is None:
+        if caller is None or (caller.ends_at is not None and caller.has_ended(self.clock())):
             raise Unauthenticated
         if caller.page is not None:
             caller.page.check_origin(headers.get(b"origin"))
@@ -67,7 +69,7 @@ class Auth:
         """The caller who may sign in at the console with the token of this SHA-256. Anyone can read the token of a
         page."""
         caller = None if self.callers is None else self.callers.get(credential)
-        return None if caller is None or caller.page is not None else caller
+        return None if caller is None or caller.page is not None or caller.has_ended(self.clock()) else caller
 
     def prober(self, headers: Headers) -> Caller:
         """Return the caller of ``/readyz``, who is never refused. The answer names the brokers within its rights."""

@@ -147,7 +147,9 @@ class DirectEndpoints:
         fields = request.fields
         try:
             key = fields.get(b"authorization"), fields.get(b"host")
-            caller = self._callers.get(key) or self._admitted(key, fields)
+            caller = self._callers.get(key)
+            if caller is None or (caller.ends_at is not None and caller.has_ended(self._auth.clock())):
+                caller = self._admitted(key, fields)
             return endpoint(request, body, self._gateway.access(caller, right, queue), began)
         except Exception as error:
             if not isinstance(error, BabelgateError):

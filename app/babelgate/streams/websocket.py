@@ -132,7 +132,8 @@ class Socket:
     def close(self, *, has_failed: bool) -> None:
         """Send the close of this side, unless one was sent. ``has_failed``: the stream, else the gateway stops."""
         if self._protocol.state is OPEN:
-            self._protocol.send_close(CloseCode.INTERNAL_ERROR if has_failed else CloseCode.GOING_AWAY)
+            code = CloseCode.INTERNAL_ERROR if has_failed else CloseCode.GOING_AWAY
+            self._protocol.send_close(code if self._stream.refusal is None else CloseCode.POLICY_VIOLATION)
             self._flush()
 
     async def end(self) -> None:
@@ -170,6 +171,8 @@ class Socket:
     async def _carry_out(self, text: bytes) -> None:
         made: Any = None
         try:
+            if self._stream.refusal is not None:
+                raise self._stream.refusal
             text.decode()
             made = from_body(text, Command)
             if made.max_in_flight is not UNSET:

@@ -60,7 +60,7 @@ class Exchange:
 
 def socket_of(gateway: Settling, exchange: Exchange) -> Socket:
     access = SimpleNamespace(route=SimpleNamespace(broker="memory"))
-    made: Any = (gateway, access, exchange, SimpleNamespace(window=1))
+    made: Any = (gateway, access, exchange, SimpleNamespace(window=1, refusal=None))
     return Socket(*made)
 
 

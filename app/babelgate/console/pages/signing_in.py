@@ -40,6 +40,7 @@ async def sign_in(visit: Visit) -> PageAnswer:
         _throttled.warning("sign-in refused: unknown token")
         refused = "This token is not one of this gateway." if token else "Enter a token."
         return visit.page("sign_in.html", status=401, to=to, refused=refused)._replace(headers=_CHALLENGE)
+    visit.caller = caller
     visit.start(credential)
     log.info("sign-in", caller=caller.name, **visit.exchange.ids())
     return visit.see_other(to)
