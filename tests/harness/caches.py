@@ -19,9 +19,9 @@ from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.brokers.sqlite.file import WIDEST
 from babelgate.brokers.sqs.settle import ReceiptHandle
 from babelgate.cluster.client import Address
+from babelgate.gateway.access import Access
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.authorization import ANYONE, Right
-from babelgate.gateway.gateway import Access
 from babelgate.gateway.routing import Route, Rule
 from babelgate.http.publish_parameters import PublishParameters
 from babelgate.observe.events import Facts

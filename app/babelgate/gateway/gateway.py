@@ -19,14 +19,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from babelgate.brokers.binding import Binding, Outcome, Peeked, Purges
 from babelgate.brokers.errors import failure_for_each
 from babelgate.clock import Clock, now_ms
 from babelgate.envelope import Limits, Poison, canonical, inspect
 from babelgate.envelope.contract import uuid_warnings
 from babelgate.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Overloaded, Problem
+from babelgate.gateway.access import ACCESS_BYTES, ACCESSES_BYTES, Access
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.authorization import Caller, Right
@@ -46,7 +45,7 @@ from babelgate.gateway.queue_runtime import QueueRuntime, Shared
 from babelgate.gateway.rates import Rates
 from babelgate.gateway.receive import Receiver, Waiter
 from babelgate.gateway.recent_counts import RecentCounts
-from babelgate.gateway.routing import ROUTE_BYTES, Route, Router
+from babelgate.gateway.routing import Router
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.gateway.settle import Settler
 from babelgate.gateway.spans import receiving, settling
@@ -56,18 +55,6 @@ from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Trace, Tracing
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
-
-_ACCESSES_BYTES = 32 * 1024 * 1024
-_ACCESS_BYTES = 600 + ROUTE_BYTES
-"""Most bytes of a remembered access, its key, and its route, which may be remembered here alone."""
-
-
-class Access(Struct, frozen=True, eq=False):
-    """A checked right of ``caller`` on a queue, and the route of that queue. Made by :meth:`Gateway.access`."""
-
-    caller: Caller
-    right: Right
-    route: Route
 
 
 class Gateway:
@@ -130,7 +117,7 @@ class Gateway:
         self.streams = shared.streams
         runtimes, outages, keys = self.queue_runtimes, self.outages, self._keys
         self.overview = Overview(router, bindings, required, urls or {}, keys, runtimes, outages, pauses)
-        self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
+        self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(ACCESSES_BYTES, ACCESS_BYTES)
         self.history = history or History()
         self.maintenance = Maintenance(self.overview.retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
         counters, counts = counters or RateCounters(clock), RecentCounts(outages)

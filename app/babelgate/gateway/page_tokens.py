@@ -5,16 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from babelgate.errors import BabelgateError, BodyTooLarge, Forbidden
+from babelgate.errors import BodyTooLarge, Forbidden
+from babelgate.gateway.buckets import Bucket, RateExceeded
 
 _MINUTE = 60.0
-
-
-class RateExceeded(BabelgateError):
-    """The token of this page may publish {limit} messages a minute. Repeat the request after {retry_after} s."""
-
-    code = "rate_exceeded"
-    retryable = True
 
 
 class PageTerms:
@@ -36,9 +30,7 @@ class PageTerms:
         self.max_message_bytes = max_message_bytes
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
         self._clock = clock
-        self._interval = _MINUTE / per_minute
-        self._due = clock() - _MINUTE
-        """The time at which the next message would be due if all came evenly."""
+        self._bucket = Bucket(per_minute / _MINUTE, per_minute)
 
     def check_origin(self, origin: bytes | None) -> None:
         """Raise Forbidden for a request that no page of the token's origins has sent. A program can send any origin."""
@@ -50,8 +42,7 @@ class PageTerms:
         if size > self.max_message_bytes:
             raise BodyTooLarge(actual=size, limit=self.max_message_bytes)
         now = self._clock()
-        due = max(self._due, now - _MINUTE) + self._interval
-        # A sum of many intervals is inexact.
-        if due > now + 1e-6:
-            raise RateExceeded(limit=self.per_minute, retry_after=int(due - now) + 1)
-        self._due = due
+        if wait := self._bucket.wait(now, 1):
+            reason = f"The token of this page may publish {self.per_minute} messages a minute."
+            raise RateExceeded(reason=reason, limit=self.per_minute, retry_after=int(wait) + 1)
+        self._bucket.take(now, 1)

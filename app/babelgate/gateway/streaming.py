@@ -15,8 +15,9 @@ from typing import Any
 from msgspec import Struct
 
 from babelgate.errors import BabelgateError, Draining, LeaseLost, Unauthenticated, UnsupportedByBroker
+from babelgate.gateway.access import Access
 from babelgate.gateway.authorization import Caller, Right
-from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.open_streams import StreamLease
 from babelgate.gateway.outages import is_silence

@@ -11,8 +11,9 @@ from msgspec import UNSET
 
 from babelgate.cloudevents import BATCHED, PREFIX, event_of
 from babelgate.errors import InvalidParameter
+from babelgate.gateway.access import Access
 from babelgate.gateway.authorization import Right
-from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement, SettleResult
 from babelgate.http.body import arrived, is_null, read, require_json
 from babelgate.http.broker_properties import as_header

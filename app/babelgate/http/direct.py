@@ -18,9 +18,10 @@ import msgspec
 from msgspec import Struct
 
 from babelgate.errors import BabelgateError, InternalError
+from babelgate.gateway.access import Access
 from babelgate.gateway.admission import Permit
 from babelgate.gateway.authorization import Caller, Right
-from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.receive import Receiver

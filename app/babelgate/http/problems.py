@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
-from babelgate.gateway import history, page_tokens, pauses
+from babelgate.gateway import buckets, history, pauses
 from babelgate.jsontext import MAX_POINTER
 from babelgate.push import errors as push_errors
 
@@ -157,7 +157,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.OwnerUnreachable: Meaning(503, "Owner unreachable", 1),
     errors.Draining: Meaning(503, "Stopping", 1),
     errors.Overloaded: Meaning(429, "Overloaded", 1),
-    page_tokens.RateExceeded: Meaning(429, "Rate exceeded", 1),
+    buckets.RateExceeded: Meaning(429, "Rate exceeded", 1),
     errors.BrokerError: Meaning(502, "Broker error"),
     errors.BrokerUnavailable: Meaning(503, "Broker unavailable", 2),
     errors.OutcomeUnknown: Meaning(504, "Outcome unknown"),

@@ -17,8 +17,9 @@ from babelgate.errors import (
     TooManyFailures,
     TooManyLines,
 )
+from babelgate.gateway.access import Access
 from babelgate.gateway.authorization import Right
-from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Replay
 from babelgate.http.body import RequestLimits, arrived, media_type, read, require_json
 from babelgate.http.broker_properties import NAME as BROKER_PROPERTIES

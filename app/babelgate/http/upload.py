@@ -22,10 +22,12 @@ from babelgate.errors import (
     TooManyFailures,
     TooManyLines,
 )
-from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.access import Access
+from babelgate.gateway.buckets import RateExceeded
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Receipt
 from babelgate.gateway.outages import is_silence
-from babelgate.gateway.page_tokens import PageTerms, RateExceeded
+from babelgate.gateway.page_tokens import PageTerms
 from babelgate.http.body import RequestLimits, pieces
 from babelgate.http.exchange import Exchange
 from babelgate.http.results import log_defects

@@ -20,7 +20,8 @@ from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.utils import accept_key
 
 from babelgate.errors import BabelgateError, InternalError, InvalidParameter
-from babelgate.gateway.gateway import Access, Gateway
+from babelgate.gateway.access import Access
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.streaming import MAX_IN_FLIGHT, Stream
 from babelgate.http.consume import settlement_of
 from babelgate.http.exchange import Exchange, log

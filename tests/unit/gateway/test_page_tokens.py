@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from babelgate.errors import BodyTooLarge
-from babelgate.gateway.page_tokens import PageTerms, RateExceeded
+from babelgate.gateway.buckets import RateExceeded
+from babelgate.gateway.page_tokens import PageTerms
 
 
 class Seconds:
@@ -46,9 +47,9 @@ def test_a_refusal_says_when_it_is_over():
         with pytest.raises(RateExceeded) as caught:
             terms.take(1)
         clock.now += caught.value.facts["retry_after"]
-        before = terms._due
+        before = terms._bucket._empty_at
         terms.take(1)
-        terms._due = before
+        terms._bucket._empty_at = before
 
 
 def test_a_message_that_is_too_large_does_not_count():

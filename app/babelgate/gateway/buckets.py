@@ -1,0 +1,51 @@
+"""A token bucket: the one engine of every rate that the gateway keeps."""
+
+from __future__ import annotations
+
+import math
+
+from babelgate.errors import BabelgateError
+
+_INEXACT = 1e-6
+"""Seconds by which a sum of many intervals may be off."""
+
+
+class RateExceeded(BabelgateError):
+    """{reason} Repeat the request after {retry_after} s."""
+
+    code = "rate_exceeded"
+    retryable = True
+
+
+class Bucket:
+    """At most ``rate`` a second in the long run, and ``capacity`` at once after a pause.
+
+    What needs more than ``capacity`` is taken when the bucket is full, and leaves a debt: the largest message passes,
+    and the rate holds. A bucket is one number, the time at which it was or will be empty. Times are seconds of any
+    clock that never goes back.
+    """
+
+    __slots__ = ("_empty_at", "_span", "capacity", "rate")
+
+    def __init__(self, rate: float, capacity: float) -> None:
+        self.rate = rate
+        self.capacity = capacity
+        self._span = capacity / rate
+        self._empty_at = -math.inf
+
+    def wait(self, now: float, amount: float) -> float:
+        """Seconds until ``amount`` can be taken; 0 if it can be now."""
+        ready_at = max(self._empty_at, now - self._span) + min(amount, self.capacity) / self.rate
+        return ready_at - now if ready_at > now + _INEXACT else 0.0
+
+    def take(self, now: float, amount: float) -> None:
+        """Take ``amount``, whether or not it is there."""
+        self._empty_at = max(self._empty_at, now - self._span) + amount / self.rate
+
+    def left(self, now: float) -> float:
+        """What can be taken now; 0 while there is a debt."""
+        return min(max(now - self._empty_at, 0.0), self._span) * self.rate
+
+    def full_in(self, now: float) -> float:
+        """Seconds until the bucket is full."""
+        return max(self._empty_at + self._span - now, 0.0)
