@@ -24,6 +24,7 @@ from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from babelgate.config.accepting import AcceptSettings, distinct, several
 from babelgate.config.pages import CorsSettings, PageSettings
 from babelgate.config.push import PushTargetSettings
+from babelgate.config.rate_limits import QueueLimitSettings, RateSettings
 from babelgate.config.section import HOST, Delay, Seconds, Section, commas
 from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
@@ -143,6 +144,9 @@ class QueueSettings(_Open):
         description="What becomes of a message with an `ordering_key` on a queue that keeps no order: `refuse` it with "
         "422, or `ignore` the key.",
     )
+    limits: QueueLimitSettings | None = Field(
+        default=None, description="The [limits](limits.md) of a queue. None: none."
+    )
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."
     )
@@ -208,6 +212,10 @@ class TokenSettings(Section):
     sha256: str = Field(pattern="^[0-9a-fA-F]{64}$", repr=False, description="SHA-256 of the token in hexadecimal.")
     rights: dict[QueuePattern, tuple[Right, ...]] = Field(
         description="For each queue pattern: `send`, `listen`, `manage`."
+    )
+    limits: RateSettings | None = Field(
+        default=None,
+        description="The [limits](limits.md) of this identity; `{}`: none. None: those of `rate_limits.identity`.",
     )
     page: PageSettings | None = Field(
         default=None,

@@ -22,6 +22,7 @@ from pydantic import (
 from babelgate.config import sources
 from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
+from babelgate.config.rate_limits import RateLimitSettings
 from babelgate.config.section import Delay, Seconds, Section, commas
 from babelgate.config.sections import (
     AuthSettings,
@@ -55,6 +56,7 @@ class Settings(Section):
         default=None, description="The route of all other queues; without it they are 404."
     )
     limits: LimitSettings = LimitSettings()
+    rate_limits: RateLimitSettings = RateLimitSettings()
     state_dir: Path = Field(
         default=Path("."),
         description="Directory of the token key, the records of redrive jobs and the default SQLite file.",

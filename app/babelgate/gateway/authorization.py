@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from babelgate.clock import Clock, now_ms
 from babelgate.errors import Forbidden
+from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.names import Pattern, check_queue_name
 from babelgate.gateway.page_tokens import PageTerms
 
@@ -24,13 +25,13 @@ class Right(StrEnum):
 
 
 class Caller:
-    """The holder of a credential: a name for logs, rights per queue pattern, and the bounds of a token that is part of
-    a web page (``page``; None for any other).
+    """The holder of a credential: a name for logs, rights per queue pattern, the bounds of a token that is part of a
+    web page (``page``; None for any other), and rates of its own (``limits``; None: those of all identities).
 
     ``ends_at``: when the credential ends, Unix seconds; None: never. A revocation sets it to 0.
     """
 
-    __slots__ = ("__weakref__", "_endings", "_grants", "_rights", "ends_at", "name", "page")
+    __slots__ = ("__weakref__", "_endings", "_grants", "_rights", "ends_at", "limits", "name", "page")
 
     def __init__(
         self,
@@ -38,10 +39,12 @@ class Caller:
         rights: Mapping[str, frozenset[Right]],
         page: PageTerms | None = None,
         ends_at: float | None = None,
+        limits: RateTerms | None = None,
     ) -> None:
         self.name = name
         self.page = page
         self.ends_at = ends_at
+        self.limits = limits
         self._endings: set[Ending] = set()
         self._rights = dict(rights)
         self._grants = tuple((Pattern(queue), granted) for queue, granted in rights.items())

@@ -42,6 +42,7 @@ from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.publish import Begun, Publisher
 from babelgate.gateway.queue_list import QueueList
 from babelgate.gateway.queue_runtime import QueueRuntime, Shared
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.rates import Rates
 from babelgate.gateway.receive import Receiver, Waiter
 from babelgate.gateway.recent_counts import RecentCounts
@@ -84,11 +85,13 @@ class Gateway:
         counters: RateCounters | None = None,
         history: History | None = None,
         pauses: Pauses | None = None,
+        rate_limits: RateLimits | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
         ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
         until the journal has buffer space; raises Overloaded. ``jobs_directory``: keeps the records of redrive jobs.
         ``counters``: an observer, whose figures :attr:`rates` shows. ``history``: the reader of the journals.
+        ``rate_limits``: None for no limits.
         """
         self.bindings = bindings
         self.router = router
@@ -99,6 +102,7 @@ class Gateway:
         self.observe = observe
         self.tracing = tracing or Tracing()
         self.admission = admission or Admission()
+        self.rate_limits = rate_limits
         self.started = False
         self.draining = False
         self._sealer = sealer
@@ -208,6 +212,8 @@ class Gateway:
         later calls return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
         """
         runtime = self._runtime(caller, Right.SEND, queue)
+        if self.rate_limits is not None and (quota := self.rate_limits.of(caller, runtime.route)) is not None:
+            quota.spend(0, 1, len(body if sent is None else sent))
         if self._capacity is not None:
             await self._capacity()
         asked = delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties, options
@@ -215,6 +221,7 @@ class Gateway:
 
     def begin_publish(self, access: Access, body: bytes) -> Begun | bytes:
         """Begin to publish an ordinary body, without options, in one step: its receipt, and the future of its outcome.
+        It counts for no rate: whoever calls this counts it.
 
         Returns the body with which :meth:`publish` must be called instead, when it is another one, has to be traced, or
         may have to wait for the journal. Raises what publish raises.
@@ -228,12 +235,16 @@ class Gateway:
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         runtime = self._runtime(caller, Right.SEND, queue)
+        refused: list[Receipt | BabelgateError] = []
+        if self.rate_limits is not None and (quota := self.rate_limits.of(caller, runtime.route)) is not None:
+            count, error = quota.spend_on(bodies)
+            bodies, refused = bodies[:count], [error] * (len(bodies) - count) if error is not None else []
         if self._capacity is not None:
             try:
                 await self._capacity()
             except Overloaded as error:
-                return failure_for_each(error, len(bodies))
-        return await self._publisher.publish_many(runtime, caller, bodies, trace)
+                return failure_for_each(error, len(bodies)) + refused
+        return await self._publisher.publish_many(runtime, caller, bodies, trace) + refused
 
     async def validate(
         self,

@@ -14,6 +14,7 @@ from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, Queu
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.queue_runtime import QueueRuntime
+from babelgate.gateway.rate_limits import LIMITS
 from babelgate.gateway.routing import Route
 from babelgate.observe.journal.writer import Journal
 from babelgate.observe.logs import get_logger
@@ -38,6 +39,7 @@ from babelgate.observe.metrics.catalogue import (
     QUEUE_DELAYED,
     QUEUE_DEPTH,
     QUEUE_PAUSED,
+    RATE_LIMITED,
     RECEIVE_WAITERS,
     REINJECTED,
     SPAN_LOSSES,
@@ -122,6 +124,7 @@ class Gauges:
                 (name,): float(binding.reinjected) if isinstance(binding, Reinjects) else 0.0
                 for name, binding in self._gateway.bindings.items()
             },
+            **self._of_rate_limits(),
             **self._of_journal(),
             **self._of_tracing(),
         }
@@ -135,6 +138,10 @@ class Gauges:
     async def close(self) -> None:
         """Stop all queries; idempotent."""
         await asyncio.gather(*(broker.close() for broker in self._brokers))
+
+    def _of_rate_limits(self) -> Snapshot:
+        limits = self._gateway.rate_limits
+        return {} if limits is None else {RATE_LIMITED.otel: {(name,): float(limits.refused[name]) for name in LIMITS}}
 
     def _of_journal(self) -> Snapshot:
         if self._journal is None:

@@ -14,6 +14,7 @@ from babelgate.brokers.route import BrokerRoute
 from babelgate.envelope.contract import Envelope, is_text
 from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
 from babelgate.jsontext import is_encodable, pointer
 from babelgate.runtime.cache import Cache
@@ -34,7 +35,7 @@ class Policy:
 
     ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
     ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep. ``expired``: what
-    becomes of a message past the time to live of its own or of the queue.
+    becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
     """
 
     lease_seconds: float = 60
@@ -44,6 +45,7 @@ class Policy:
     dead_letter_retention_seconds: float | None = None
     ordering_key: Literal["refuse", "ignore"] = "refuse"
     expired: Literal["dead_letter", "drop"] = "dead_letter"
+    limits: QueueTerms | None = None
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""

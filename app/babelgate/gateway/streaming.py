@@ -43,8 +43,7 @@ _WAIT_SECONDS = 3_600.0
 _FIRST_LOOK_SECONDS = 0.05
 """How soon a stream with a full window looks whether another replica has settled some of it. The pauses double."""
 _TOP_UP_SECONDS = 0.02
-"""How long a stream with less than half of its window free waits for more settles before it asks for more messages. Its
-consumer has the other half to work on."""
+"""How long a stream waits for more settles while its consumer has more than half of the window to work on."""
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.5, 30.0
 """The pauses after a failed receive."""
 _LEAST_EXTENSION_SECONDS = 1.0

@@ -12,6 +12,7 @@ from babelgate.cluster.scrape import Scraping
 from babelgate.errors import Forbidden, InvalidParameter
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.http import docs, health
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.auth import Auth
@@ -159,6 +160,8 @@ class Api:
             if self._accepting is not None and verb == "messages":
                 exchange.accepted = self._accepting.of(queue, media_type(exchange), exchange.headers)
             exchange.caller = self._admitted(exchange, verb)
+            if self._gateway.rate_limits is not None:
+                self._count(self._gateway.rate_limits, exchange, queue.partition(":")[0])
             if "%" in queue:
                 raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
             methods = self._hot.get(verb)
@@ -177,7 +180,15 @@ class Api:
             return
         elif path not in OPEN:
             exchange.caller = self._admitted(exchange)
+            if self._gateway.rate_limits is not None:
+                self._count(self._gateway.rate_limits, exchange)
         await serve_rest(self._rest, self._gateway, exchange, self._limits)
+
+    def _count(self, limits: RateLimits, exchange: Exchange, queue: str = "") -> None:
+        """Count a request, which may be about a queue. Raises RateExceeded."""
+        exchange.quota = limits.of_request(exchange.caller, queue)
+        if exchange.quota is not None:
+            exchange.quota.spend(requests=1)
 
     def _admitted(self, exchange: Exchange, verb: str = "") -> Caller:
         """The caller of a request. ``verb``: what it asks of a queue. Raises Unauthenticated, Forbidden."""

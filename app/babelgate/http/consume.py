@@ -18,7 +18,8 @@ from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement, S
 from babelgate.http.body import arrived, is_null, read, require_json
 from babelgate.http.broker_properties import as_header
 from babelgate.http.conversions import EVENT, EVENTS
-from babelgate.http.exchange import JSON, PART_BYTES, ClientGone, Exchange, json_list
+from babelgate.http.exchange import JSON, ClientGone, Exchange
+from babelgate.http.parts import PART_BYTES, json_list
 from babelgate.http.publish_parameters import given
 from babelgate.http.results import log_defects, settle_outcome
 from babelgate.http.schemas import (

@@ -32,7 +32,7 @@ _REQUEST_HEADERS = (
 """The headers that operations read, besides those that need no permission."""
 _EXPOSED = (
     b"Accept-Encoding, Ack-Token, Allow, Idempotency-Replayed, Lease-Expires-At, Location, Message-Headers, "
-    b"Retry-After, WWW-Authenticate, X-Request-Id, traceparent"
+    b"RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id, traceparent"
 )
 """The headers of answers that a script may read, besides those that need no permission."""
 _CLOUD_EVENTS = b"ce-"

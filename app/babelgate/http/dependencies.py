@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.dead_letter_operations import DeadLetterOperations
 from babelgate.gateway.gateway import Gateway
-from babelgate.http.exchange import Exchange, Parts, json_list, send_parts
+from babelgate.http.exchange import Exchange
+from babelgate.http.parts import Parts, json_list, send_parts
 from babelgate.http.problems import MethodNotAllowed
 from babelgate.http.schemas import NoParameters, from_body
 from babelgate.http.traced import RequestTrace

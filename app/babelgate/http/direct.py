@@ -24,12 +24,14 @@ from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.pauses import Pauses
+from babelgate.gateway.rate_limits import Quota
 from babelgate.gateway.receive import Receiver
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.auth import Auth
 from babelgate.http.consume import ENVELOPE, EVENT_TYPES, NO_STORE, ONE_ACK, ONLY_TOKEN, PAUSED, answer_of, encoded
-from babelgate.http.exchange import JSON, PART_BYTES, json_list, log
+from babelgate.http.exchange import JSON, log
 from babelgate.http.heads import RequestTarget, head_lines, request_id_of
+from babelgate.http.parts import PART_BYTES, json_list
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import Given, problem
 from babelgate.http.publish import UNUSUAL
@@ -98,7 +100,7 @@ class DirectRequest(Protocol):
 _CallerKey = tuple[bytes | None, bytes | None]
 """The fields ``authorization`` and ``host``, on which alone it depends who the caller is."""
 
-_Endpoint = Callable[[DirectRequest, bytes, Access, float], bytes | None]
+_Endpoint = Callable[[DirectRequest, bytes, Access, float, Quota | None], bytes | None]
 
 
 class DirectEndpoints:
@@ -151,11 +153,27 @@ class DirectEndpoints:
             caller = self._callers.get(key)
             if caller is None or (caller.ends_at is not None and caller.has_ended(self._auth.clock())):
                 caller = self._admitted(key, fields)
-            return endpoint(request, body, self._gateway.access(caller, right, queue), began)
+            access = self._gateway.access(caller, right, queue)
+            if self._gateway.rate_limits is not None:
+                return self._limited(self._gateway.rate_limits.of(caller, access.route), request, body, access, began)
+            return endpoint(request, body, access, began, None)
         except Exception as error:
             if not isinstance(error, BabelgateError):
                 log.exception("request not served directly")
             return body
+
+    def _limited(
+        self, quota: Quota | None, request: DirectRequest, body: bytes, access: Access, began: float
+    ) -> bytes | None:
+        """Serve a request within its rates; one beyond them is refused by the application."""
+        verb = request.target.verb
+        messages, size = (1, len(body)) if verb == _PUBLISH else (0, 0)
+        if quota is not None and not quota.allows(1, messages, size):
+            return body
+        left = self._endpoints[verb][1](request, body, access, began, quota)
+        if left is None and quota is not None:
+            quota.take(1, messages, size)
+        return left
 
     def _admitted(self, key: _CallerKey, fields: Mapping[bytes, bytes]) -> Caller:
         caller = self._auth.admit(fields)
@@ -163,7 +181,9 @@ class DirectEndpoints:
             self._callers.keep(key, caller)
         return caller
 
-    def _publish(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
+    def _publish(
+        self, request: DirectRequest, body: bytes, access: Access, began: float, quota: Quota | None
+    ) -> bytes | None:
         gateway = self._gateway
         if self._accepting is not None and self._accepting.takes_json(access.route.queue):
             return body
@@ -177,10 +197,12 @@ class DirectEndpoints:
             permit.release()
             return begun
         receipt, outcome = begun
-        outcome.add_done_callback(_Answer(self._observe, request, began, 201, _encode(receipt), permit))
+        outcome.add_done_callback(_Answer(self._observe, request, began, 201, _encode(receipt), permit, quota))
         return None
 
-    def _receive(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
+    def _receive(
+        self, request: DirectRequest, body: bytes, access: Access, began: float, quota: Quota | None
+    ) -> bytes | None:
         gateway, query = self._gateway, request.target.query
         accept = request.fields.get(b"accept", b"")
         if (query and body) or ENVELOPE in accept or EVENT_TYPES in accept:
@@ -200,10 +222,13 @@ class DirectEndpoints:
             return body
         receiver, waiter = begun
         request.when_gone(partial(receiver.leave, waiter))
-        waiter.future.add_done_callback(_Delivery(self._observe, request, began, permit, receiver, gateway.pauses))
+        delivery = _Delivery(self._observe, request, began, permit, receiver, gateway.pauses, quota)
+        waiter.future.add_done_callback(delivery)
         return None
 
-    def _ack(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
+    def _ack(
+        self, request: DirectRequest, body: bytes, access: Access, began: float, quota: Quota | None
+    ) -> bytes | None:
         gateway = self._gateway
         try:
             tokens = _decode_ack(body).ack_tokens
@@ -212,7 +237,7 @@ class DirectEndpoints:
         outcome = gateway.begin_ack(access, tokens[0]) if len(tokens) == 1 else None
         if outcome is None:
             return body
-        outcome.add_done_callback(_Answer(self._observe, request, began, 200, ONE_ACK, None))
+        outcome.add_done_callback(_Answer(self._observe, request, began, 200, ONE_ACK, None, quota))
         return None
 
 
@@ -225,6 +250,7 @@ class _Answer(Struct, eq=False):
     status: int
     body: bytes
     permit: Permit | None
+    quota: Quota | None
 
     def __call__(self, outcome: asyncio.Future[Any]) -> None:
         if self.permit is not None:
@@ -235,10 +261,11 @@ class _Answer(Struct, eq=False):
         except Exception as raised:
             error = _error_of(raised, self.request)
         if error is not None:
-            _fail(self.request, error, self.began, self.observe)
+            _fail(self.request, error, self.began, self.observe, self.quota)
             return
-        request, body, status = self.request, self.body, self.status
-        request.answer(status, head_lines(JSON, len(body), request_id_of(request.fields)), body)
+        request, body, status, quota = self.request, self.body, self.status, self.quota
+        more = None if quota is None else quota.fields()
+        request.answer(status, head_lines(JSON, len(body), request_id_of(request.fields), more), body)
         if self.observe is not None:
             template = _TEMPLATES[request.target.verb]
             self.observe("POST", template, status, request.scheme, None, time.perf_counter() - self.began)
@@ -253,6 +280,7 @@ class _Delivery(Struct, eq=False):
     permit: Permit
     receiver: Receiver
     pauses: Pauses
+    quota: Quota | None
 
     def __call__(self, outcome: asyncio.Future[list[Message]]) -> None:
         request = self.request
@@ -263,7 +291,7 @@ class _Delivery(Struct, eq=False):
             messages = outcome.result()
         except Exception as raised:
             self.permit.release()
-            _fail(request, _error_of(raised, request), self.began, self.observe)
+            _fail(request, _error_of(raised, request), self.began, self.observe, self.quota)
             return
         if request.disconnected:
             self.receiver.return_later(messages)
@@ -286,7 +314,8 @@ class _Delivery(Struct, eq=False):
         self._end(200)
 
     def _head(self, length: int) -> bytes:
-        return head_lines(JSON, length, request_id_of(self.request.fields)) + _NO_STORE
+        more = None if self.quota is None else self.quota.fields()
+        return head_lines(JSON, length, request_id_of(self.request.fields), more) + _NO_STORE
 
     def _end(self, status: int, error: str | None = None) -> None:
         self.permit.release()
@@ -306,11 +335,15 @@ def _error_of(raised: Exception, request: DirectRequest) -> BabelgateError:
     return InternalError()
 
 
-def _fail(request: DirectRequest, error: BabelgateError, began: float, observe: Observe | None) -> None:
+def _fail(
+    request: DirectRequest, error: BabelgateError, began: float, observe: Observe | None, quota: Quota | None
+) -> None:
     """Answer with the problem of ``error``."""
     verb = request.target.verb
     given = Given(request.target.query, request.fields, ONLY_TOKEN if verb == _ACK else None)
     status, headers, body = problem(error, f"/queues/{request.target.queue}/{verb}", given=given)
+    if quota is not None:
+        headers = quota.fields() + headers
     request.answer(status, head_lines(PROBLEM, len(body), request_id_of(request.fields), headers), body)
     if observe is not None:
         failure = error.problem_code if status >= 500 else None

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from babelgate.errors import Overloaded
 from babelgate.http.dependencies import PartsResponse
-from babelgate.http.exchange import Parts, cut
+from babelgate.http.parts import Parts, cut
 from babelgate.http.problems import NotFound
 
 # Addresses are relative, so that they work behind any path prefix. The script is a separate file, so that the policy

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
 from babelgate.errors import BabelgateError, InternalError
 from babelgate.gateway.authorization import Caller
+from babelgate.gateway.rate_limits import Quota
 from babelgate.http.accepted_bodies import AcceptRule
 from babelgate.http.cors import Crossing
 from babelgate.http.heads import check_repeated, check_target, head_lines, request_id_of
+from babelgate.http.parts import PART_BYTES, Parts, cut, send_parts
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import Given, RawHeaders, problem
 from babelgate.http.traced import RequestTrace
@@ -22,8 +24,6 @@ from babelgate.observe.tracing.trace import TRACEPARENT
 JSON = b"application/json"
 DISCARDED_BYTES = 64 * 1024 * 1024
 DISCARDED_SECONDS = 5
-PART_BYTES = 262_144
-"""Larger answers are sent in parts of this size."""
 
 _WATCH_AFTER_SECONDS = 0.02
 
@@ -33,13 +33,6 @@ WHOLE = "babelgate.whole"
 log = get_logger(__name__)
 
 Result = TypeVar("Result")
-
-
-class Parts(NamedTuple):
-    """A body of ``length`` bytes, generated while it is sent."""
-
-    length: int
-    parts: Iterable[bytes]
 
 
 class Whole(Protocol):
@@ -89,7 +82,7 @@ class Exchange:
     ``status``: of the answer, 0 before it starts; ``sent``: bytes of the answer's body; ``route``: the path template,
     empty when no endpoint matches; ``error``: the code of the problem; ``trace``: None when the request has no trace;
     ``crossing``: what CORS says to the page that sent it, None where nothing is configured; ``accepted``: the rule of
-    the route for a body that is no message, None for one that is.
+    the route for a body that is no message, None for one that is; ``quota``: its rates, None where none are configured.
     """
 
     __slots__ = (
@@ -100,6 +93,7 @@ class Exchange:
         "headers",
         "path",
         "queue",
+        "quota",
         "receive",
         "request_id",
         "route",
@@ -131,6 +125,7 @@ class Exchange:
         self.trace: RequestTrace | None = None
         self.crossing: Crossing | None = None
         self.accepted: AcceptRule | None = None
+        self.quota: Quota | None = None
         self.unread = True
 
     @property
@@ -157,7 +152,7 @@ class Exchange:
         if is_read:
             self.status = status
             if self.whole is not None and length <= PART_BYTES:
-                is_plain = headers is None and self.trace is None and self.crossing is None
+                is_plain = headers is None and self.trace is None and self.crossing is None and self.quota is None
                 more = None if is_plain else self.more(headers)
                 fields = head_lines(content_type, length, self.request_id, more)
                 if self.whole.answer(status, fields, body):
@@ -234,8 +229,10 @@ class Exchange:
         return [(b"x-request-id", self.request_id), *self.more(headers)]
 
     def more(self, headers: RawHeaders | None) -> RawHeaders:
-        """``headers``, those of CORS, and the ``traceparent`` of the request unless they have one."""
+        """``headers``, those of CORS and of rates, and the ``traceparent`` of the request unless they have one."""
         headers = headers or []
+        if self.quota is not None:
+            headers = self.quota.fields() + headers
         if self.crossing is not None:
             headers = self.crossing.headers + headers
         if self.trace is None or any(name == TRACEPARENT for name, _ in headers):
@@ -348,34 +345,6 @@ class _Watch:
         while (await self._exchange.receive())["type"] != "http.disconnect":
             pass
         self._waiter.cancel()
-
-
-def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:
-    """A JSON document: ``head``, ``texts`` with commas between them, and ``tail``."""
-
-    def parts() -> Iterator[bytes]:
-        part, size = [head], 0
-        for index, text in enumerate(texts):
-            part += (b",", text) if index else (text,)
-            size += len(text)
-            if size > PART_BYTES:
-                yield b"".join(part)
-                part, size = [], 0
-        yield b"".join((*part, tail))
-
-    return Parts(len(head) + sum(map(len, texts)) + max(len(texts) - 1, 0) + len(tail), parts())
-
-
-def cut(body: bytes, size: int = PART_BYTES) -> Iterator[bytes]:
-    """``body`` in parts of ``size`` bytes."""
-    return (body[at : at + size] for at in range(0, len(body), size))
-
-
-async def send_parts(send: Send, parts: Iterable[bytes]) -> None:
-    """Send ``parts`` as fast as the client reads, and let the event loop serve other requests between them."""
-    for part in parts:
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-        await asyncio.sleep(0)
 
 
 async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:

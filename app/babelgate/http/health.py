@@ -12,7 +12,7 @@ from babelgate.errors import BrokerUnavailable, Draining, InvalidParameter
 from babelgate.gateway.authorization import Right
 from babelgate.http import views
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, GatewayOf, PartsResponse
-from babelgate.http.exchange import Parts, cut
+from babelgate.http.parts import Parts, cut
 from babelgate.http.problems import NotReady
 
 READYZ = "/readyz"

@@ -11,7 +11,8 @@ import msgspec
 
 from babelgate.errors import BabelgateError, InternalError
 from babelgate.gateway.model import Receipt, Replay, SettleResult
-from babelgate.http.exchange import JSON, Exchange, Parts
+from babelgate.http.exchange import JSON, Exchange
+from babelgate.http.parts import Parts
 from babelgate.http.problems import CONTENT_TYPE, ResultsIncomplete, defects, detail_of, problem, status_of
 from babelgate.http.schemas import EntryResult, SettleOutcome, TokenResult
 from babelgate.http.spool import Spool

@@ -7,7 +7,7 @@ from io import BytesIO, FileIO
 from tempfile import TemporaryFile
 from typing import ClassVar, Self
 
-from babelgate.http.exchange import PART_BYTES
+from babelgate.http.parts import PART_BYTES
 
 MEMORY_BYTES = 1_048_576
 """Results up to this size stay in memory; larger ones go to the file."""

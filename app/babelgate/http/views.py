@@ -102,6 +102,25 @@ class CapabilitiesView(View):
     priorities: bool = Field(description="Whether a publish may set a `priority`.")
 
 
+class RateTermsView(View):
+    """Rates; `null`: no limit."""
+
+    requests_per_second: float | None = Field(description="Requests a second, whatever they ask for.")
+    messages_per_second: float | None = Field(description="Published messages a second.")
+    bytes_per_second: float | None = Field(description="Bytes of published messages a second.")
+    burst_seconds: int = Field(description="After a pause, what so many seconds bring may come at once.")
+
+
+class QueueLimitsView(RateTermsView):
+    """The limits of a queue. Requests and messages beyond a rate get 429 `rate_exceeded`."""
+
+    per_identity: RateTermsView | None = Field(
+        description="The rates of each identity on this queue; `null`: no limits."
+    )
+    counted_in: Literal["process", "replicas"]
+    """`process`: each process of each replica counts for itself; `replicas`: all count together."""
+
+
 class PolicyView(View):
     """The configured rules of a queue."""
 
@@ -119,6 +138,7 @@ class PolicyView(View):
         description="What becomes of a message with an `ordering_key`, when the queue keeps no order."
     )
     expired: Literal["dead_letter", "drop"] = Field(description="What becomes of an expired message.")
+    limits: QueueLimitsView | None = Field(description="The limits of the queue; `null`: none.")
 
 
 class IdempotencyKeysView(View):

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from babelgate.config.accepting import AcceptSettings, SignatureSettings
 from babelgate.config.pages import CorsSettings
-from babelgate.config.sections import TokenSettings
+from babelgate.config.rate_limits import RateSettings
+from babelgate.config.sections import AuthSettings, TokenSettings
 from babelgate.config.settings import Settings
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.page_tokens import PageTerms
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Router
 from babelgate.http.accepted_bodies import AcceptedBodies, AcceptRule
 from babelgate.http.auth import Auth
@@ -32,7 +34,21 @@ def _caller(token: TokenSettings) -> Caller:
     page = None
     if token.page is not None:
         page = PageTerms(token.page.origins, token.page.per_minute, token.page.max_message_bytes)
-    return Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()}, page)
+    limits = None if token.limits is None else token.limits.terms
+    return Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()}, page, limits=limits)
+
+
+def rate_limits(settings: Settings, router: Router) -> RateLimits | None:
+    """The rates of identities and queues; None where none are configured."""
+    identity = settings.rate_limits.identity
+    configured: list[RateSettings | None] = [
+        route.limits for route in (*settings.queues.values(), *filter(None, [settings.default]))
+    ]
+    if isinstance(settings.auth, AuthSettings):
+        configured += [token.limits for token in settings.auth.tokens]
+    if identity is None and all(limits is None for limits in configured):
+        return None
+    return RateLimits(router, None if identity is None else identity.terms)
 
 
 def cors_rules(settings: Settings, router: Router) -> CorsRules | None:

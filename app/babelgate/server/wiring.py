@@ -63,7 +63,7 @@ from babelgate.observe.tracing.trace import Tracing, tracing_from_env
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
-from babelgate.server.access import accepted_bodies, cors_rules, make_auth
+from babelgate.server.access import accepted_bodies, cors_rules, make_auth, rate_limits
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -146,6 +146,7 @@ def build_gateway(
         counters=counters,
         history=history,
         pauses=Pauses(clock, PauseFile(settings.state_dir / "pauses"), routes.route),
+        rate_limits=rate_limits(settings, routes),
     )
 
 
@@ -363,5 +364,6 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         dead_letter_retention_seconds=queue.dead_letter_retention_seconds,
         ordering_key=queue.ordering_key,
         expired=queue.expired,
+        limits=None if queue.limits is None else queue.limits.terms,
     )
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)

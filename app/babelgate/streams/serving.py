@@ -13,7 +13,8 @@ from babelgate.gateway.model import Message
 from babelgate.gateway.streaming import Stream, StreamOptions
 from babelgate.http.body import read
 from babelgate.http.consume import EVENT_TYPES, NO_STORE, as_event, encoded, parameters_of
-from babelgate.http.exchange import PART_BYTES, Exchange, log
+from babelgate.http.exchange import Exchange, log
+from babelgate.http.parts import PART_BYTES
 from babelgate.http.problems import ResumeUnsupported, problem
 from babelgate.http.publish_parameters import given
 from babelgate.http.schemas import MAX_PARAMETER_BYTES, StreamRequest

@@ -132,6 +132,12 @@ STORAGE_REFUSALS = _gauge(
     "{process}",
     "broker",
 )
+RATE_LIMITED = _counter(
+    "babelgate.rate_limited",
+    "Requests and messages refused because a rate was exceeded, by limit.",
+    unit="{refusal}",
+    labels=("limit",),
+)
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
 OPEN_STREAMS = _gauge("babelgate.open_streams", "Streams of consumers that are open.", "{stream}", *_QUEUE)

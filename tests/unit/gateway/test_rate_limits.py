@@ -1,0 +1,153 @@
+"""Buckets, and the rates of identities and queues."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.buckets import Bucket, RateExceeded
+from babelgate.gateway.limit_terms import QueueTerms, RateTerms
+from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.routing import Policy, Router, Rule
+from tests.harness.memory import CAPABLE, MemoryBinding
+
+ALL = {"*": frozenset(Right)}
+
+
+class Seconds:
+    now = 1_000_000.7
+
+    def __call__(self):
+        return self.now
+
+
+def limits_of(queue=None, identity=None, most=100):
+    clock = Seconds()
+    rules = [Rule("orders*", MemoryBinding("local", CAPABLE), Policy(limits=queue))]
+    return clock, RateLimits(Router(rules, None), identity, clock, most)
+
+
+def spent(quota, tries, **amounts):
+    count = 0
+    for _ in range(tries):
+        try:
+            quota.spend(**amounts)
+        except RateExceeded:
+            continue
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize(("rate", "capacity"), [(10.0, 10.0), (0.5, 1.0), (3.0, 90.0), (1e5, 1e5)])
+def test_a_bucket_keeps_its_rate_and_its_burst(rate, capacity):
+    bucket, now = Bucket(rate, capacity), 5.0
+    assert (bucket.left(now), bucket.full_in(now)) == (capacity, 0)
+    bucket.take(now, capacity)
+    assert (bucket.left(now), bucket.wait(now, 1)) == (0, pytest.approx(1 / rate))
+    assert bucket.wait(now + 1 / rate, 1) == 0
+    # What is saved in a pause is at most the capacity.
+    now += 1_000_000
+    assert bucket.left(now) == pytest.approx(capacity)
+
+
+def test_what_is_larger_than_a_bucket_passes_when_it_is_full_and_is_paid_later():
+    bucket = Bucket(10, 10)
+    assert bucket.wait(0, 50) == 0
+    bucket.take(0, 50)
+    assert bucket.wait(0, 1) == pytest.approx(4.1)
+    assert bucket.wait(4.1, 1) == 0
+    # Full again after five seconds for what was taken.
+    assert bucket.wait(0, 50) == pytest.approx(5)
+
+
+def test_scopes_count_apart_and_all_are_needed():
+    each = RateTerms(messages_per_second=4)
+    clock, limits = limits_of(QueueTerms(messages_per_second=6, per_identity=each), RateTerms(messages_per_second=5))
+    shop, other = Caller("shop", ALL), Caller("other", ALL)
+    route = limits._router.route("orders")
+
+    def publishes(caller, queue="orders"):
+        return spent(limits.of(caller, limits._router.route(queue)), 20, messages=1)
+
+    assert publishes(shop) == 4  # of the identity on the queue
+    assert publishes(other) == 2  # what the queue has left
+    assert publishes(shop, "orders2") == 1  # what the identity has left
+    # What one scope refused was taken from none.
+    assert limits.of(other, None) is not None and spent(limits.of(other, None), 20, messages=1) == 3
+    clock.now += 1
+    assert publishes(other) == 4
+    assert limits.of(shop, route).allows(messages=2)
+    assert not limits.of(shop, route).allows(messages=3)
+    assert dict(limits.refused) == {"identity-messages": 36, "queue-messages": 18, "identity-on-queue-messages": 32}
+
+
+def test_own_limits_replace_those_of_all_identities():
+    _, limits = limits_of(identity=RateTerms(requests_per_second=1))
+    assert limits.of(Caller("free", ALL, limits=RateTerms()), None) is None
+    assert spent(limits.of(Caller("a", ALL, limits=RateTerms(requests_per_second=3)), None), 9, requests=1) == 3
+    assert spent(limits.of(Caller("b", ALL), None), 9, requests=1) == 1
+    # Two credentials of one name are one identity.
+    assert spent(limits.of(Caller("b", ALL), None), 9, requests=1) == 0
+    assert limits_of()[1].of(Caller("b", ALL), None) is None
+
+
+def test_a_request_without_a_right_costs_the_queue_nothing():
+    _, limits = limits_of(QueueTerms(requests_per_second=1))
+    assert limits.of_request(Caller("stranger", {"mails": frozenset(Right)}), "orders") is None
+    assert limits.of_request(Caller("shop", ALL), "elsewhere") is None
+    assert limits.of_request(Caller("shop", ALL), "%" * 60_000) is None
+    assert spent(limits.of_request(Caller("shop", ALL), "orders"), 3, requests=1) == 1
+
+
+def test_a_refusal_names_what_was_exceeded_and_when_it_is_over():
+    clock, limits = limits_of(QueueTerms(bytes_per_second=100), RateTerms(messages_per_second=0.1))
+    quota = limits.of(Caller("shop", ALL), limits._router.route("orders"))
+    quota.spend(messages=1, size=900)
+    with pytest.raises(RateExceeded, match=r"^The identity 'shop' may publish 0\.1 messages a second") as caught:
+        quota.spend(messages=1, size=1)
+    assert caught.value.facts["retry_after"] == 10
+    with pytest.raises(RateExceeded, match=r"^The queue 'orders' takes 100 bytes a second\.") as caught:
+        quota.spend(size=1)
+    assert caught.value.facts["retry_after"] == 9
+    clock.now += 9
+    quota.spend(size=1)
+
+
+def test_a_batch_is_published_as_far_as_the_rates_reach():
+    _, limits = limits_of(identity=RateTerms(messages_per_second=3, bytes_per_second=10))
+    quota = limits.of(Caller("shop", ALL), None)
+    assert quota.spend_on([b"12345"] * 2) == (2, None)
+    count, error = quota.spend_on([b"1"] * 5)
+    assert (count, type(error)) == (0, RateExceeded)
+    assert quota.allows(messages=1)
+
+
+def test_fields_are_structured_fields_that_agree():
+    _, limits = limits_of(
+        QueueTerms(bytes_per_second=1_000), RateTerms(requests_per_second=0.5, messages_per_second=10, burst_seconds=3)
+    )
+    quota = limits.of(Caller("shop", ALL), limits._router.route("orders"))
+    quota.spend(1, 4, 250)
+    fields = dict(quota.fields())
+    assert fields[b"ratelimit-policy"] == (
+        b'"identity-requests";q=1;w=3;qu="requests", "identity-messages";q=30;w=3;qu="messages", '
+        b'"queue-bytes";q=1000;w=1;qu="content-bytes"'
+    )
+    assert fields[b"ratelimit"] == b'"identity-requests";r=0;t=2, "identity-messages";r=26;t=1, "queue-bytes";r=750;t=1'
+    quota.take(size=10**9)
+    assert re.search(rb'"queue-bytes";r=0;t=\d+$', dict(quota.fields())[b"ratelimit"])
+
+
+def test_memory_is_bounded_and_what_is_in_use_is_kept():
+    _, limits = limits_of(identity=RateTerms(requests_per_second=1), most=100)
+    quota = limits.of(Caller("first", ALL), None)
+    quota.take(requests=1_000)
+    for number in range(1_000):
+        limits.of(Caller(f"idle {number}", ALL), None)
+    assert len(limits._allowances) <= 101
+    assert not limits.of(Caller("first", ALL), None).allows(requests=1)
+    for number in range(1_000):
+        limits.of(Caller(f"busy {number}", ALL), None).take(requests=10)
+    assert len(limits._allowances) <= 401
