@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 
 from babelgate.config import settings
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.gateway import Gateway
 from babelgate.http.api import create_api
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
@@ -39,6 +40,7 @@ class Served(httpx.Client):
     """A client with the token ``mine``, whose caller can end. ``opened``: the number of waiting receives."""
 
     loop: asyncio.AbstractEventLoop
+    gateway: Gateway
     callers: dict[str, Caller]
 
     def renew(self, ends_at):
@@ -147,7 +149,12 @@ def test_a_stream_ends_with_a_problem_and_its_messages_are_given_back(served, ho
     assert not caller._endings
     served.renew(FAR)
     received = []
-    eventually(lambda: received.extend(served.post("./messages:receive", json={}).json()["messages"]) or received)
+
+    def has_come_back():
+        received.extend(served.post("./messages:receive", json={}).json()["messages"])
+        return bool(received)
+
+    eventually(has_come_back)
     assert received[0]["attempts"] == 0
 
 
@@ -162,6 +169,7 @@ def test_a_web_socket_ends_with_a_problem(served, how):
         assert (found["event"], found["data"]["code"]) == ("problem", "unauthenticated")
         with pytest.raises(ConnectionClosed) as closed:
             socket.recv(LIMIT_SECONDS)
+    assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
     publish(served)
     served.renew(FAR)
