@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -13,12 +13,17 @@ from babelgate.brokers.binding import (
     DeadStore,
     Delivery,
     NativeQueue,
+    Outcome,
+    Outgoing,
     Peeks,
     PublishesDeadLetters,
     Purges,
+    QueueStats,
 )
 from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.parking import ParkingPlace
 from babelgate.brokers.ports import BindsSomeDeliveries, ConnectionBroker, LeasingBroker
+from babelgate.brokers.projection import NativeWrite, native_writes
 from babelgate.envelope import Received
 from babelgate.envelope.contract import INT64_MAX
 from babelgate.errors import UnsupportedByBroker
@@ -42,12 +47,17 @@ Optional = TypeVar(
 
 @dataclass(frozen=True)
 class BrokerRoute:
-    """The broker's queue ``native``, in which ``binding`` keeps the messages of ``queue``."""
+    """The broker's queue ``native``, in which ``binding`` keeps the messages of ``queue``.
+
+    ``parking``: where messages wait whose delay is too long for the broker. ``capabilities`` then has the delays that
+    are possible with it.
+    """
 
     queue: str
     binding: Binding
     native: NativeQueue
     capabilities: BrokerCapabilities
+    parking: ParkingPlace | None = field(default=None, kw_only=True)
 
     @cached_property
     def broker(self) -> str:
@@ -74,7 +84,40 @@ class BrokerRoute:
     def releases_natively(self, delay_seconds: float) -> bool:
         """Whether the broker itself makes a message available again after ``delay_seconds``, and counts the attempt."""
         capabilities = self.capabilities
+        if self.parks_retry(delay_seconds):
+            return False
         return capabilities.native_release and (capabilities.native_release_delays or delay_seconds <= 0)
+
+    def parks_retry(self, delay_seconds: float) -> bool:
+        """Whether a retry after ``delay_seconds`` is a copy on the parking broker."""
+        return self.parking is not None and self.parking.takes_retry(delay_seconds)
+
+    def publish(self, messages: Sequence[Outgoing]) -> Awaitable[Sequence[Outcome]]:
+        """Publish ``messages``, and park those with too long a delay; as :meth:`Binding.publish`."""
+        parking = self.parking
+        if parking is None or not any(map(parking.takes, messages)):
+            return self.binding.publish(self.native, messages)
+        return parking.publish(messages, self.binding, self.native)
+
+    async def projection(self, message: Outgoing) -> Sequence[NativeWrite]:
+        """What :meth:`publish` would write for ``message``; see :meth:`babelgate.brokers.projection.Projects`."""
+        parking = self.parking
+        if parking is None or not parking.takes(message):
+            return await native_writes(self.binding, self.native, message)
+        return await parking.projection(message, self.binding, self.native)
+
+    async def stats(self) -> QueueStats:
+        """Counts of the queue; ``delayed`` with the parked messages, None while these are not known."""
+        stats = await self.binding.stats(self.native)
+        if self.parking is None:
+            return stats
+        parked = await self.parking.count()
+        return replace(stats, delayed=None if parked is None else (stats.delayed or 0) + parked)
+
+    async def purge(self) -> int:
+        """Remove the ready, delayed and parked messages; the number removed. Raises UnsupportedByBroker."""
+        removed = await self.offering(Purges).purge(self.native)
+        return removed if self.parking is None else removed + await self.parking.purge()
 
     def outstanding(self, handles: Sequence[str]) -> Sequence[bool]:
         """Whether this process can still settle each delivery, as far as that is known here."""

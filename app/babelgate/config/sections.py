@@ -147,6 +147,11 @@ class QueueSettings(_Open):
     limits: QueueLimitSettings | None = Field(
         default=None, description="The [limits](limits.md) of a queue. None: none."
     )
+    parking: str | None = Field(
+        default=None,
+        description="Another broker, on which messages wait whose delay is [too long](api.md#parked-messages) for this "
+        "one. None: such a delay is 422.",
+    )
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."
     )

@@ -128,6 +128,14 @@ class Settings(Section):
                     key=f"{key}.broker",
                     reason=f"no broker {route.broker!r} is configured; the configured brokers are {names}",
                 )
+            if route.parking is not None and route.parking not in self.brokers:
+                reason = (
+                    f"no broker {route.parking!r} is configured; the configured brokers are {', '.join(self.brokers)}"
+                )
+                raise ConfigError(key=f"{key}.parking", reason=reason)
+            if route.parking == route.broker:
+                reason = "is the broker of the route, which cannot delay so long"
+                raise ConfigError(key=f"{key}.parking", reason=reason)
             self._check_push(key, route)
         self._check_pages({"": self.cors, **{f"{key}.": route.cors for key, route in routes.items()}})
         if self.idempotency.store not in ("own", "none", *self.brokers):

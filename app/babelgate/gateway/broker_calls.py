@@ -99,8 +99,7 @@ class BrokerCalls:
 
     async def send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
         """Publish ``messages`` as one batch."""
-        sending = self.route.binding.publish(self.route.native, messages)
-        return await self.timed("send", sending, len(messages), coalesced=coalesced)
+        return await self.timed("send", self.route.publish(messages), len(messages), coalesced=coalesced)
 
     async def send_once(self, store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
         """Publish as one batch the messages whose keys are new to the ``store``, which is the queue's own broker."""

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from babelgate.brokers.binding import Binding, Outcome, Peeked, Purges
+from babelgate.brokers.binding import Binding, Outcome, Peeked
 from babelgate.brokers.errors import failure_for_each
 from babelgate.clock import Clock, now_ms
 from babelgate.envelope import Limits, Poison, canonical, inspect
@@ -38,6 +38,7 @@ from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import Message, Projection, Receipt, Settlement, SettleResult
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.overview import Overview, count_purge, peek
+from babelgate.gateway.parking import Mover
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.publish import Begun, Publisher
 from babelgate.gateway.queue_list import QueueList
@@ -103,8 +104,7 @@ class Gateway:
         self.tracing = tracing or Tracing()
         self.admission = admission or Admission()
         self.rate_limits = rate_limits
-        self.started = False
-        self.draining = False
+        self.started = self.draining = False
         self._sealer = sealer
         self._capacity = capacity
         self.incarnation = os.urandom(8).hex()
@@ -124,6 +124,7 @@ class Gateway:
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(ACCESSES_BYTES, ACCESS_BYTES)
         self.history = history or History()
         self.maintenance = Maintenance(self.overview.retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
+        self.mover = Mover(router, bindings, runtimes, pauses)
         counters, counts = counters or RateCounters(clock), RecentCounts(outages)
         self.rates = Rates(counters, clock, router, self.overview, outages, self.maintenance, counts)
         self.queue_list = QueueList(router, bindings, runtimes.queues, self.rates, counts, pauses)
@@ -151,6 +152,7 @@ class Gateway:
             else:
                 self.maintenance.warn(binding)
         self.maintenance.start()
+        self.mover.start()
         self.started = True
 
     async def drain(self) -> None:
@@ -164,7 +166,7 @@ class Gateway:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
         parts = (self.outages, self.letters.jobs, self.queue_list, self.streams)
-        await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
+        await asyncio.gather(self.maintenance.stop(), self.mover.close(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
@@ -377,13 +379,12 @@ class Gateway:
         return await peek(self._runtime(caller, Right.LISTEN, queue).route, limit)
 
     async def purge(self, caller: Caller, queue: str, *, dry_run: bool = False) -> int:
-        """Remove ready and delayed messages; the number removed. With ``dry_run``, the number that would be.
+        """Remove ready, delayed and parked messages; the number removed. With ``dry_run``, the number that would be.
 
         Raises UnsupportedByBroker, for a dry run also where the broker cannot count these messages.
         """
         route = self._runtime(caller, Right.MANAGE, queue).route
-        binding = route.offering(Purges)
-        return await (count_purge(route, route.capabilities.purge_counts) if dry_run else binding.purge(route.native))
+        return await (count_purge(route, route.capabilities.purge_counts) if dry_run else route.purge())
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
         # Most callers have looked the access up before they read the body.

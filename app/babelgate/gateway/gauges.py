@@ -309,7 +309,7 @@ class _Broker:
             self._queried_at[queue] = time.monotonic()
             self._in_progress.add(queue)
             try:
-                stats = await self.binding.stats(route.native)
+                stats = await route.stats()
                 self._stats[queue] = time.monotonic(), stats
             except BabelgateError:
                 self._stats.pop(queue, None)

@@ -92,6 +92,9 @@ class Outages:
         does unless the broker has answered."""
         if not isinstance(outcome, BrokerError):
             return
+        if outcome.broker in self.circuits:
+            # A call for a queue may have parked messages on another broker.
+            broker = outcome.broker
         if isinstance(outcome, OutcomeUnknown) or (isinstance(outcome, BrokerUnavailable) and not outcome.answered):
             self.lost(broker, outcome)
             if (outage := self._lost.get(broker)) is not None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from babelgate.brokers.batching import batches
-from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats, ReportsVersion
+from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, Purges, QueueStats, ReportsVersion
 from babelgate.brokers.registry import driver
 from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
 from babelgate.gateway.authorization import Caller, Right
@@ -164,7 +164,7 @@ class Overview:
     async def _info(self, route: Route, *, strict: bool) -> QueueInfo:
         """The queue with its counts. If its broker is down: raises BrokerError if ``strict``, else without counts."""
         try:
-            stats = await route.binding.stats(route.native)
+            stats = await route.stats()
         except BrokerError:
             if strict:
                 raise
@@ -213,8 +213,11 @@ async def count_purge(route: Route, counts: Sequence[str]) -> int:
 
     Raises UnsupportedByBroker if the broker does not report one of them, or if there are none.
     """
+    route.offering(Purges)
     stats = await route.binding.stats(route.native)
     found: list[int | None] = [getattr(stats, name) for name in counts]
+    if route.parking is not None:
+        found.append(await route.parking.count())
     known = [count for count in found if count is not None]
     if not found or len(known) < len(found):
         reason = f"The broker {route.broker!r} cannot count what a purge of {route.queue!r} would remove."

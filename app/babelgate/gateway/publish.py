@@ -14,7 +14,6 @@ from babelgate.brokers.batcher import BATCH_BYTES
 from babelgate.brokers.batching import batches
 from babelgate.brokers.errors import failure_for_each
 from babelgate.brokers.idempotency_store import KeyClaim
-from babelgate.brokers.projection import native_writes
 from babelgate.clock import Clock
 from babelgate.envelope import Envelope, Limits, Publication
 from babelgate.envelope.contract import uuid_warnings
@@ -169,7 +168,7 @@ class Publisher:
             keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
         try:
-            writes = await native_writes(route.binding, route.native, outgoing)
+            writes = await route.projection(outgoing)
         except UnsupportedByBroker as error:
             raise _placed(error, publication.envelope) from None
         return Projection(

@@ -50,5 +50,5 @@ class RecentCounts:
 
     async def _count(self, route: Route, found: dict[str, QueueStats]) -> None:
         with contextlib.suppress(BabelgateError):
-            stats = found[route.queue] = await route.binding.stats(route.native)
+            stats = found[route.queue] = await route.stats()
             self._counts.keep(route.queue, (time.monotonic(), stats))

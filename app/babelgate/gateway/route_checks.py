@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from babelgate.brokers.binding import DeadStore, PublishesDeadLetters
+from babelgate.brokers.parking import cannot_park
 from babelgate.brokers.ports import ConnectionBroker, LeasingBroker
 from babelgate.errors import ConfigError
 from babelgate.gateway.routing import Route, Router, Rule
@@ -48,6 +49,8 @@ def _route(key: str, rule: Rule) -> Route:
         raise ConfigError(key=f"{key}.{error.key}", reason=error.reason) from None
     if missing := _missing_capability(route):
         raise ConfigError(key=f"{key}.broker", reason=f"the broker {route.broker!r} {missing}")
+    if rule.parking is not None and (reason := cannot_park(rule.parking)) is not None:
+        raise ConfigError(key=f"{key}.parking", reason=f"the broker {rule.parking.name!r} {reason}")
     capabilities, policy, name = route.capabilities, route.policy, route.broker
     if policy.lease_seconds > capabilities.max_lease_seconds:
         configured, maximum = policy.lease_seconds, capabilities.max_lease_seconds

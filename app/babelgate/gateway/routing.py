@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from babelgate.brokers.binding import Binding, NativeQueue
 from babelgate.brokers.header_rules import header_refusal
+from babelgate.brokers.parking import PREFIX, place_on
 from babelgate.brokers.route import BrokerRoute
 from babelgate.envelope.contract import Envelope, is_text
 from babelgate.envelope.publication import MAX_PROBLEMS
@@ -212,7 +213,8 @@ class Route(BrokerRoute):
 class Rule:
     """One line of the configured routes: a queue name or pattern, and what a match gets.
 
-    ``native_name`` may hold ``{queue}``; ``options`` are the binding's own and were validated at start-up.
+    ``native_name`` may hold ``{queue}``; ``options`` are the binding's own and were validated at start-up. ``parking``:
+    the broker on which messages wait whose delay is too long for ``binding``.
     """
 
     match: str
@@ -220,15 +222,22 @@ class Rule:
     policy: Policy = Policy()
     native_name: str = "{queue}"
     options: Mapping[str, object] | None = None
+    parking: Binding | None = None
 
     def route(self, queue: str) -> Route:
         """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
         native = self.native(queue)
-        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy, self._name(queue))
+        capabilities, place = self.binding.capabilities(native), None
+        if self.parking is not None:
+            place, capabilities = place_on(self.parking, queue, self.binding, capabilities)
+        return Route(queue, self.binding, native, capabilities, self.policy, self._name(queue), parking=place)
 
     def native(self, queue: str) -> NativeQueue:
         """The queue at its broker. Raises as :meth:`route`."""
-        return self.binding.native_queue(self._name(queue), self.options or {})
+        native = self.binding.native_queue(self._name(queue), self.options or {})
+        if native.name.startswith(PREFIX):
+            raise ConfigError(key="native_name", reason=f"names that begin with {PREFIX} are those of parking queues")
+        return native
 
     def _name(self, queue: str) -> str:
         return self.native_name.replace("{queue}", queue)
@@ -330,6 +339,11 @@ class Router:
             forms = ((rule, _form(rule)) for rule in many)
             self._native = _NativeNames(exact, [(rule, form) for rule, form in forms if form is not None])
         return self._native
+
+    def parking_places(self) -> list[Binding]:
+        """The brokers on which messages of any queue are parked."""
+        rules = self.rules if self.default is None else (*self.rules, self.default)
+        return list({rule.parking.name: rule.parking for rule in rules if rule.parking is not None}.values())
 
     @property
     def retains(self) -> bool:

@@ -65,7 +65,7 @@ class StatsView(View):
     depth: int | None = Field(description="Ready messages.")
     in_flight: int | None = Field(description="Leased messages.")
     delayed: int | None
-    """Messages with a delay that has not passed."""
+    """Messages with a delay that has not passed, and parked ones; `null` also while the parking broker is down."""
     dead: int | None = Field(description="Dead letters.")
     oldest_age_seconds: float | None
     """Age of the oldest ready message in seconds; `null` without one."""
@@ -76,9 +76,11 @@ class StatsView(View):
 class CapabilitiesView(View):
     """What the broker of a queue can do."""
 
-    max_delay_seconds: float | None = Field(description="Maximum delay in seconds. `0`: no delays; `null`: no bound.")
+    max_delay_seconds: float | None = Field(
+        description="Maximum delay in seconds, that of parked messages included. `0`: no delays; `null`: no bound."
+    )
     max_retry_delay_seconds: float | None = Field(
-        description="Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound."
+        description="Maximum delay of a nack in seconds, parking included. `0`: no delays; `null`: no bound."
     )
     max_lease_seconds: float
     """Maximum lease in seconds."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -188,7 +189,11 @@ def _size(each: tuple[HeldLease, LastFailure | DeadLetterRequest]) -> int:
 async def _replace(
     route: BrokerRoute, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
 ) -> Sequence[Outcome]:
-    write = route.offering(PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
+    write: Callable[[Sequence[Outgoing]], Awaitable[Sequence[Outcome]]]
+    if to_dead:
+        write = partial(route.offering(PublishesDeadLetters).publish_dead_letters, route.native)
+    else:
+        write = route.publish
     outcomes: list[Outcome] = [unconfirmed(route) if held.is_copying else LeaseLost() for held in originals]
     # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
     outstanding = route.outstanding([held.handle for held in originals])
@@ -198,7 +203,7 @@ async def _replace(
     written = [at for at in free if not originals[at].is_copied]
     confirmed: list[int] = []
     if written:
-        answers = await for_each(write(route.native, [copies[position] for position in written]), len(written))
+        answers = await for_each(write([copies[position] for position in written]), len(written))
         for position, outcome in zip(written, answers, strict=True):
             outcomes[position] = outcome
             if isinstance(outcome, OutcomeUnknown):

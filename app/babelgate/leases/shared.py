@@ -35,7 +35,7 @@ class SharedLeaseManager(TableLeaseManager):
         self._steady_clock = steady_clock
 
     def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
-        return way == "dead_letter"
+        return way == "dead_letter" or (way == "release" and self._route.parks_retry(delay_seconds))
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         ahead = self._steady_clock() - self._clock()

@@ -366,4 +366,5 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         expired=queue.expired,
         limits=None if queue.limits is None else queue.limits.terms,
     )
-    return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)
+    parking = None if queue.parking is None else bindings[queue.parking]
+    return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)

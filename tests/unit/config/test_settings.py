@@ -237,6 +237,8 @@ class TestRefused:
                 "matches [0-9a-fA-F]{64}",
             ),
             ("queues: {a: {broker: nowhere}}", "queues.a.broker", "no broker 'nowhere'"),
+            ("queues: {a: {broker: local, parking: nowhere}}", "queues.a.parking", "no broker 'nowhere'"),
+            ("queues: {a: {broker: local, parking: local}}", "queues.a.parking", "is the broker of the route"),
             ("queues: {'a b': {broker: local}}", "queues.a b", "a queue name or pattern"),
             ("queues: {a.dlq: {broker: local}}", "queues.a.dlq", "dead-letter queue"),
             (

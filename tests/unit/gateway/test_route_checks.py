@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import Struct
 
+from babelgate.brokers.binding import NativeQueue
+from babelgate.brokers.capabilities import MAX_DELAY_SECONDS
 from babelgate.errors import ConfigError
 from babelgate.gateway.route_checks import SAMPLE, check
 from babelgate.gateway.routing import Policy, Router, Rule
@@ -30,6 +33,51 @@ def refusal(*rules: Rule, default: Rule | None = None) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         check(Router(rules, default))
     return caught.value
+
+
+class Parking(MovingMemory):
+    """Lists its queues and purges them, as a parking broker has to."""
+
+    lists_foreign = False
+
+    async def queues(self) -> list[str]:
+        return []
+
+    async def purge(self, queue: NativeQueue) -> int:
+        return 0
+
+
+class Foreign(Parking):
+    lists_foreign = True
+
+
+@pytest.mark.parametrize(
+    ("parking", "reason"),
+    [
+        (
+            Parking("short", replace(CAPABLE, max_delay_seconds=3_600)),
+            "the broker 'short' itself delays by at most 3600 s",
+        ),
+        (Parking("bound", replace(CAPABLE, lease_bound_to="lock")), "keeps no leases of its own"),
+        (ABLE, "does not list its queues"),
+        (Foreign("foreign"), "does not list its queues alone"),
+    ],
+)
+def test_a_parking_broker_needs_long_delays_and_leases(parking: MovingMemory, reason: str) -> None:
+    error = refusal(Rule("a", LIMITED, parking=parking))
+    assert (error.key, reason in error.reason) == ("queues.a.parking", True), error.reason
+    check(Router([Rule("a", LIMITED, parking=Parking("good"))]))
+
+
+def test_a_parked_back_off_is_as_long_as_the_parking_brokers() -> None:
+    class Restoring(MovingMemory):
+        carried_type = Struct
+
+    capped = Restoring("capped", replace(CAPABLE, max_retry_delay_seconds=900))
+    rule = Rule("a", capped, Policy(backoff_seconds=(86_400,)))
+    assert refusal(rule).key == "queues.a.backoff_seconds"
+    parking = Parking("good", replace(CAPABLE, max_delay_seconds=MAX_DELAY_SECONDS))
+    check(Router([replace(rule, parking=parking)]))
 
 
 def test_routes_come_in_the_order_of_lookup():

@@ -19,7 +19,7 @@ from babelgate.brokers.kafka.admin import KafkaAdmin
 from babelgate.brokers.kafka.consumer import GroupConsumer
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
 from babelgate.brokers.kafka.inspect import KafkaInspector
-from babelgate.brokers.kafka.message import projected
+from babelgate.brokers.kafka.message import CarriedRecord, projected
 from babelgate.brokers.kafka.options import KafkaQueue, queue_of
 from babelgate.brokers.kafka.publish import COPY_SECONDS, KafkaProducer, KafkaPublisher, written_of
 from babelgate.brokers.kafka.reader import KafkaReader
@@ -61,9 +61,10 @@ def _traced(group: str, kind: str, handle: str | None) -> Mapping[str, str | int
 
 class KafkaBinding:
     """One cluster. Also ConnectionBroker, Peeks, Purges, PublishesDeadLetters, DeadStore, Lists, WarnsOfQueues,
-    Projects and Reinjects."""
+    Projects, Reinjects and RestoresCarried."""
 
     lists_foreign = True
+    carried_type = CarriedRecord
 
     def __init__(
         self, name: str, settings: KafkaSettings, clock: Clock, timeout_seconds: float, steady_clock: Clock = steady_ms

@@ -20,7 +20,7 @@ from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.brokers.sqs.client import SqsClient
 from babelgate.brokers.sqs.dead_letters import SqsDeadLetters
-from babelgate.brokers.sqs.message import MAX_HEADERS, dead_entry, entry
+from babelgate.brokers.sqs.message import MAX_HEADERS, NativeParts, dead_entry, entry
 from babelgate.brokers.sqs.publish import publish
 from babelgate.brokers.sqs.queue import SqsQueue, dead_name, queue_of
 from babelgate.brokers.sqs.receive import SqsReceiver
@@ -63,10 +63,11 @@ def _queue(queue: NativeQueue) -> SqsQueue:
 
 
 class SqsBinding:
-    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries, WarnsOfQueues and
-    Projects."""
+    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries, WarnsOfQueues,
+    Projects and RestoresCarried."""
 
     lists_foreign = True
+    carried_type = NativeParts
 
     def __init__(self, name: str, settings: SqsSettings, clock: Clock, timeout_seconds: float) -> None:
         self.name = name

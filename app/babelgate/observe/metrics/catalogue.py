@@ -96,7 +96,9 @@ BATCH_SIZE = Metric(
 )
 
 QUEUE_DEPTH = _gauge("babelgate.queue_depth", "Messages ready to be received.", "{message}", *_QUEUE, source="broker")
-QUEUE_DELAYED = _gauge("babelgate.queue_delayed", "Messages that are delayed.", "{message}", *_QUEUE, source="broker")
+QUEUE_DELAYED = _gauge(
+    "babelgate.queue_delayed", "Messages that are delayed or parked.", "{message}", *_QUEUE, source="broker"
+)
 DEAD_LETTERS = _gauge(
     "babelgate.dead_letters", "Messages in the dead-letter queue.", "{message}", *_QUEUE, source="broker"
 )

@@ -1,0 +1,247 @@
+"""Moves parked messages to their queues when they are due: publish, confirm, then remove.
+
+Each gateway moves: a lease of the parking broker gives a message to one of them. One that stops between the confirm and
+the removal leaves a message that is moved again; none is lost. A message that its queue's broker does not take stays
+parked, and no attempt of it is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from babelgate.brokers.batcher import BATCH_BYTES
+from babelgate.brokers.batching import batches
+from babelgate.brokers.binding import Binding, Delivery, Lists, NativeQueue, Outcome, Outgoing
+from babelgate.brokers.errors import for_each
+from babelgate.brokers.parking import cannot_park, parked_queue, parking_queue, restored, total
+from babelgate.errors import BabelgateError, BrokerError
+from babelgate.gateway.outages import is_silence
+from babelgate.gateway.pauses import Pauses
+from babelgate.gateway.queue_runtime import QueueRuntime
+from babelgate.gateway.routing import Router
+from babelgate.gateway.runtimes import QueueRuntimes
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+from babelgate.runtime.backoff import Backoff
+
+LOOK_SECONDS = 1.0
+"""How often a process looks for due messages."""
+EMPTY_SECONDS = 5.0
+"""For how long a parking queue that had no messages is not looked at."""
+LIST_SECONDS = 60.0
+"""How often a process looks for parking queues that others use."""
+REFUSED_SECONDS = 60.0
+"""For how long a message rests that the broker of its queue has refused."""
+UNROUTED_SECONDS = 300.0
+"""How often a process warns of parked messages without a route."""
+_MOVED_AT_ONCE = 100
+_QUEUES_AT_ONCE = 8
+_FIRST_PAUSE_SECONDS = 1.0
+_LAST_PAUSE_SECONDS = 30.0
+_CLOSE_SECONDS = 10.0
+_LEASE_SPARE_SECONDS = 10.0
+
+Key = tuple[str, str, str]
+"""The parking broker, the broker of the queue, and the queue."""
+
+log = get_logger(__name__)
+_throttled = LogThrottle(log)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What a process knows of a parking queue. ``rests_until``: by the mover's clock."""
+
+    rests_until: float = 0.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS))
+
+
+class Mover:
+    """Moves the parked messages of one process's queues, and those that it finds on the brokers that can park."""
+
+    def __init__(
+        self,
+        router: Router,
+        bindings: Mapping[str, Binding],
+        runtimes: QueueRuntimes,
+        pauses: Pauses,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock``: seconds, of the pauses between looks."""
+        self._router = router
+        self._bindings = bindings
+        self._runtimes = runtimes
+        self._pauses = pauses
+        self._clock = clock
+        self._places = router.parking_places()
+        routes = map(router.route, router.configured()) if self._places else ()
+        self._configured = [
+            (route.parking.binding.name, route.broker, route.queue) for route in routes if route.parking is not None
+        ]
+        self._listed: dict[str, Sequence[Key]] = {}
+        self._list_at = {name: 0.0 for name, binding in bindings.items() if cannot_park(binding) is None}
+        """When to list the queues of a broker again. One on which no route parks is listed once: it may have messages
+        from before a change of the configuration."""
+        self._queues: dict[Key, _Queue] = {}
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start to move; needs a running event loop."""
+        if self._list_at:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop after the messages that are being moved, at most 10 s; idempotent."""
+        self._stopping.set()
+        if self._task is not None:
+            await asyncio.wait((self._task,), timeout=_CLOSE_SECONDS)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def move(self) -> int:
+        """Move all messages that are due now; the number moved. Raises nothing of a broker."""
+        await self._list()
+        keys = dict.fromkeys(
+            (*self._configured, *self._used(), *(key for keys in self._listed.values() for key in keys))
+        )
+        self._queues = {key: self._queues.get(key) or _Queue() for key in keys}
+        turn = asyncio.Semaphore(_QUEUES_AT_ONCE)
+
+        async def moved(key: Key, queue: _Queue) -> int:
+            async with turn:
+                return await self._move_from(key, queue)
+
+        now = self._clock()
+        due = [(key, queue) for key, queue in self._queues.items() if queue.rests_until <= now]
+        return sum(await asyncio.gather(*(moved(*each) for each in due)))
+
+    async def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self.move()
+            except Exception:
+                log.exception("parked messages not moved; tried again later")
+            if not self._places and not self._queues and not self._is_listing:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
+
+    @property
+    def _is_listing(self) -> bool:
+        return any(at != float("inf") for at in self._list_at.values())
+
+    def _used(self) -> Sequence[Key]:
+        """The parking queues of the queues that this process uses."""
+        if not self._places:
+            return ()
+        routes = (runtime.route for runtime in self._runtimes)
+        return [
+            (route.parking.binding.name, route.broker, route.queue) for route in routes if route.parking is not None
+        ]
+
+    async def _list(self) -> None:
+        now = self._clock()
+        for name, at in self._list_at.items():
+            binding = self._bindings[name]
+            if at > now or not isinstance(binding, Lists):
+                continue
+            try:
+                natives = await binding.queues()
+            except BabelgateError as error:
+                log.debug("parking queues not listed", broker=name, error=error)
+                self._list_at[name] = now + EMPTY_SECONDS
+                continue
+            self._listed[name] = [(name, *found) for found in map(parked_queue, natives) if found is not None]
+            self._list_at[name] = now + LIST_SECONDS if binding in self._places else float("inf")
+
+    async def _move_from(self, key: Key, queue: _Queue) -> int:
+        place, broker, name = key
+        if name in self._pauses.refusing:
+            return 0
+        binding, moved = self._bindings[place], 0
+        native = parking_queue(binding, broker, name)
+        try:
+            count = total(await binding.stats(native))
+            if not count:
+                queue.rests_until = self._clock() + EMPTY_SECONDS
+                return 0
+            runtime = self._runtime(broker, name)
+            if runtime is None:
+                queue.rests_until = self._clock() + UNROUTED_SECONDS
+                log.warning("parked messages have no route", queue=name, broker=broker, parking=place, count=count)
+                return 0
+            limit = min(runtime.route.capabilities.max_batch, _MOVED_AT_ONCE)
+            lease_seconds = 2 * (binding.timeout_seconds + runtime.route.binding.timeout_seconds) + _LEASE_SPARE_SECONDS
+            while not self._stopping.is_set():
+                deliveries = await binding.reserve(native, limit, 0, lease_seconds)
+                done, is_silent = await self._move(binding, native, runtime, deliveries)
+                moved += done
+                if is_silent:
+                    queue.rests_until = self._clock() + queue.backoff.failed()
+                    break
+                if done:
+                    queue.backoff.succeeded()
+                if len(deliveries) < limit:
+                    break
+        except BrokerError as error:
+            _throttled.warning("parked messages not moved", queue=name, broker=place, error=error)
+            queue.rests_until = self._clock() + queue.backoff.failed()
+        return moved
+
+    def _runtime(self, broker: str, queue: str) -> QueueRuntime | None:
+        """The runtime of ``queue``, whose messages were parked when it was on ``broker``. None without a route, and
+        where no ``broker`` is configured: the messages are those of other gateways."""
+        if broker not in self._bindings:
+            return None
+        try:
+            return self._runtimes.of(self._router.route(queue))
+        except BabelgateError:
+            return None
+
+    async def _move(
+        self, binding: Binding, native: NativeQueue, runtime: QueueRuntime, deliveries: Sequence[Delivery]
+    ) -> tuple[int, bool]:
+        """Publish ``deliveries`` to their queue, and remove those that its broker has confirmed. Returns their number,
+        and whether that broker did not answer. Raises BrokerError of the parking broker."""
+        route = runtime.route
+        ready: list[tuple[str, Outgoing]] = []
+        refused: list[str] = []
+        for delivery in deliveries:
+            try:
+                ready.append((delivery.handle, restored(delivery.body, route.binding)))
+            except msgspec.MsgspecError as error:
+                refused.append(delivery.handle)
+                _throttled.warning("parked message not read", queue=route.queue, broker=binding.name, error=error)
+        confirmed: list[str] = []
+        silent: list[str] = []
+        sizes = [len(message.body) for _, message in ready]
+        for chunk in batches(ready, route.capabilities.max_batch, BATCH_BYTES, sizes):
+            outcomes: Sequence[Outcome]
+            if silent:
+                silent += [handle for handle, _ in chunk]
+                continue
+            outcomes = await for_each(runtime.calls.send([message for _, message in chunk]), len(chunk))
+            for (handle, _), outcome in zip(chunk, outcomes, strict=True):
+                if outcome is None:
+                    confirmed.append(handle)
+                    continue
+                if is_silence(outcome):
+                    # Outages of brokers are logged elsewhere.
+                    silent.append(handle)
+                    continue
+                refused.append(handle)
+                _throttled.warning("parked message refused", queue=route.queue, broker=route.broker, error=outcome)
+        if confirmed:
+            await binding.ack(native, confirmed)
+        if silent:
+            await binding.release(native, silent, 0, failed=False)
+        if refused:
+            await binding.release(native, refused, REFUSED_SECONDS, failed=False)
+        return len(confirmed), bool(silent)
