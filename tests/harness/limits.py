@@ -33,6 +33,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_new_broker.py": (900, "pytest runs a contract in it, one test after the other"),
     "tests/e2e/test_openapi_tools.py": (600, _PROGRAMS),
     "tests/e2e/test_outages.py": (600, _KILLS),
+    "tests/e2e/test_parking_kill.py": (600, _KILLS),
     "tests/e2e/test_push.py": (600, _KILLS),
     "tests/e2e/test_push_signatures.py": (600, _PROGRAMS),
     "tests/e2e/test_readme.py": (600, "it starts what the README starts"),

@@ -131,7 +131,7 @@ async def test_a_message_comes_when_it_is_due_as_it_was_published(site: Site, op
             direct.trace_id.encode(), receipt.trace_id.encode()
         )
         # The time to live begins with the publish, and the delay comes on top.
-        assert moved.headers == plain.headers | {"babelgate-expires-at": str(NOW + 1_060_500)}
+        assert moved.headers == dict(plain.headers) | {"babelgate-expires-at": str(NOW + 1_060_500)}
         assert (await replica.one()).attempts == 0
         assert await replica.mover.move() == 0
 
