@@ -76,12 +76,10 @@ class StatsView(View):
 class CapabilitiesView(View):
     """What the broker of a queue can do."""
 
-    max_delay_seconds: float | None = Field(
-        description="Maximum delay in seconds, that of parked messages included. `0`: no delays; `null`: no bound."
-    )
-    max_retry_delay_seconds: float | None = Field(
-        description="Maximum delay of a nack in seconds, parking included. `0`: no delays; `null`: no bound."
-    )
+    max_delay_seconds: float | None
+    """Maximum delay in seconds, parking included. `0`: no delays; `null`: no bound."""
+    max_retry_delay_seconds: float | None
+    """Maximum delay of a nack in seconds, parking included. `0`: no delays; `null`: no bound."""
     max_lease_seconds: float
     """Maximum lease in seconds."""
     ack_scope: Literal["anywhere", "owner"]
