@@ -23,7 +23,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("babelgate.brokers",),
     ("babelgate.leases",),
     ("babelgate.gateway",),
-    ("babelgate.push",),
+    ("babelgate.push", "babelgate.tokens"),
     ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
     ("babelgate.http",),
     ("babelgate.console", "babelgate.streams"),

@@ -106,6 +106,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/push/": (*BROKERS, "http", "processes"),
     "app/babelgate/streams/": ("http", "processes"),
     "app/babelgate/server/healthcheck.py": ("image", "processes"),
+    "app/babelgate/tokens/": ("http", "processes"),
     "app/babelgate/terminal.py": ("image", "pipeline", "processes"),
     "bench/": (),
     "clients/": ("clients", "document"),

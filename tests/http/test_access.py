@@ -55,6 +55,8 @@ ROUTES = [
     ("GET", "/queues/{queue}", None, None),
     ("GET", "/queues/{queue}/rates", None, None),
 ]
+TOKENS_PATHS = [("GET", "/tokens"), ("POST", "/tokens"), ("POST", "/tokens/{id}:rotate"), ("DELETE", "/tokens/{id}")]
+""":mod:`tests.http.test_tokens` tests which tokens they make and reach."""
 ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics"), ("GET", "/replicas")]
 HISTORY = [("GET", "/messages"), ("GET", "/messages/{message_id}"), ("GET", "/traces/{trace_id}")]
 """Need a right to read on some queue. :mod:`tests.http.test_history` tests which events they show."""
@@ -66,6 +68,7 @@ async def test_the_table_names_every_route(client):
     known = {(method, path) for method, path, _, _ in ROUTES} | {
         *ANYWHERE,
         *HISTORY,
+        *TOKENS_PATHS,
         ("GET", "/queues"),
         ("GET", "/rates"),
     }

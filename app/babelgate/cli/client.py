@@ -204,6 +204,23 @@ class Client:
         """Call ``/push`` of the queue, or a verb of it; return the answer."""
         return self._json(method, queue, f"/push{verb}", content=content)
 
+    def tokens(self) -> list[dict[str, Any]]:
+        """The tokens that calls have made and the caller may revoke."""
+        found: list[dict[str, Any]] = self._json("GET", None, "tokens")["tokens"]
+        return found
+
+    def create_token(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a token with the request body ``order``; return it, with its secret."""
+        return self._json("POST", None, "tokens", content=msgspec.json.encode(order))
+
+    def rotate_token(self, token_id: str, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the token a new secret; return it, with the secret."""
+        return self._json("POST", None, f"tokens/{_segment(token_id)}:rotate", content=msgspec.json.encode(order))
+
+    def revoke_token(self, token_id: str) -> dict[str, Any]:
+        """Make the token invalid; return who knows it."""
+        return self._json("DELETE", None, f"tokens/{_segment(token_id)}")
+
     def dead_letters(
         self, queue: str, conditions: Mapping[str, Any], limit: int
     ) -> Iterator[tuple[dict[str, Any], bytes]]:

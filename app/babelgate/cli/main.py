@@ -30,6 +30,7 @@ from babelgate.cli.publishing import publish, validate
 from babelgate.cli.pushes import push
 from babelgate.cli.queues import brokers, pause, purge, queues, resume
 from babelgate.cli.startup import broker_states, greet, setting_warnings, summarize
+from babelgate.cli.tokens import tokens
 from babelgate.cli.top import open_console, top
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.terminal import guard_output
@@ -206,6 +207,7 @@ _COMMANDS = (
         resume,
         purge,
         push,
+        tokens,
         dead_letters,
         message,
         trace,

@@ -1,5 +1,5 @@
 """The JSON messages between gateways: settlements, their results, errors by the name of their class, rates, searches in
-journals, paused queues, and pushes."""
+journals, paused queues, pushes, and tokens."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from babelgate.gateway.replicas import Identity
 from babelgate.jsontext import decoded
 from babelgate.observe.rates import COUNTS, LANES, RatesReport
 from babelgate.push.file import Version
+from babelgate.tokens.file import MadeToken
 
 IDENTITY_PATH = "/peer"
 SETTLE_PATH = "/peer/settle"
@@ -27,6 +28,7 @@ RATES_PATH = "/peer/rates"
 SEARCH_PATH = "/peer/search"
 PAUSES_PATH = "/peer/pauses"
 PUSHES_PATH = "/peer/pushes"
+TOKENS_PATH = "/peer/tokens"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
@@ -66,6 +68,15 @@ class PushAnswer(Struct, frozen=True):
     sealed: str
 
 
+class TokenExchange(Struct, frozen=True):
+    """What a gateway tells of tokens, its incarnation, and the digest of all that it knows. Who is told answers in the
+    same way: with all that it knows, if its digest is another one."""
+
+    incarnation: str
+    versions: Sequence[MadeToken]
+    digest: str
+
+
 class _Error(Struct, frozen=True):
     kind: str
     detail: str
@@ -90,6 +101,7 @@ _findings = msgspec.json.Decoder(SearchAnswer)
 _pauses = msgspec.json.Decoder(PauseExchange)
 _push_questions = msgspec.json.Decoder(PushQuestion)
 _push_answers = msgspec.json.Decoder(PushAnswer)
+_token_exchanges = msgspec.json.Decoder(TokenExchange)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -160,6 +172,16 @@ def encode_push_answer(sealed: str) -> bytes:
 def decode_push_answer(body: bytes) -> PushAnswer:
     """What a peer has newer of pushes. Raises msgspec.MsgspecError."""
     return decoded(_push_answers, body)
+
+
+def encode_tokens(exchange: TokenExchange) -> bytes:
+    """The body of an exchange of tokens, or of its answer."""
+    return _encoder.encode(exchange)
+
+
+def decode_tokens(body: bytes) -> TokenExchange:
+    """What a peer tells of tokens. Raises msgspec.MsgspecError."""
+    return decoded(_token_exchanges, body)
 
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:

@@ -22,6 +22,7 @@ from pydantic import (
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from babelgate.config.accepting import AcceptSettings, distinct, several
+from babelgate.config.made_tokens import MadeTokenSettings
 from babelgate.config.pages import CorsSettings, PageSettings
 from babelgate.config.push import PushTargetSettings
 from babelgate.config.rate_limits import QueueLimitSettings, RateSettings
@@ -240,6 +241,7 @@ class AuthSettings(Section):
     """The credentials that callers need."""
 
     tokens: tuple[TokenSettings, ...] = Field(min_length=1)
+    made_tokens: MadeTokenSettings = MadeTokenSettings()
 
     @field_validator("tokens")
     @classmethod

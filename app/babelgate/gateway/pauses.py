@@ -285,22 +285,8 @@ class Pauses:
             kept=kept,
             told=heard.told,
             silent=heard.silent,
-            detail=self._detail(kept, heard),
+            detail=spread_words(kept, heard.told, heard.silent, self.peers.has_addresses),
         )
-
-    def _detail(self, kept: bool, heard: Heard) -> str:
-        words = [
-            "It is kept in state_dir, which other processes with this directory read within a second."
-            if kept
-            else "It is in memory only, and ends with this process: state_dir cannot be written."
-        ]
-        if heard.told:
-            words.append(f"{heard.told} other {'process knows' if heard.told == 1 else 'processes know'} it.")
-        if heard.silent:
-            words.append(f"No answer from {', '.join(heard.silent)}: what does not answer learns it later.")
-        elif not self.peers.has_addresses:
-            words.append("No peers on other hosts are configured: a gateway there does not learn it.")
-        return " ".join(words)
 
     def _adopt(self, changes: Iterable[PauseChange], source: str) -> bool:
         """Apply the changes that count; whether there are any. ``source``: where they come from, for the log."""
@@ -363,3 +349,20 @@ def remembered(changes: Iterable[PauseChange]) -> list[PauseChange]:
     resumed = sorted((each for each in found if not each.paused), key=lambda each: each.at)
     forgotten = {each.queue for each in resumed[:-MAX_RESUMED]}
     return [each for each in found if each.queue not in forgotten]
+
+
+def spread_words(kept: bool, told: int, silent: Sequence[str], has_addresses: bool) -> str:
+    """Who knows a change, in sentences: see :class:`PauseOutcome`. ``has_addresses``: gateways on other hosts are
+    configured."""
+    words = [
+        "It is kept in state_dir, which other processes with this directory read within a second."
+        if kept
+        else "It is in memory only, and ends with this process: state_dir cannot be written."
+    ]
+    if told:
+        words.append(f"{told} other {'process knows' if told == 1 else 'processes know'} it.")
+    if silent:
+        words.append(f"No answer from {', '.join(silent)}: what does not answer learns it later.")
+    elif not has_addresses:
+        words.append("No peers on other hosts are configured: a gateway there does not learn it.")
+    return " ".join(words)

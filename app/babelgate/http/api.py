@@ -26,9 +26,11 @@ from babelgate.http.preflight import answer_preflight, is_preflight
 from babelgate.http.problems import MethodNotAllowed
 from babelgate.http.publish import PAGE_VERBS, Publishing
 from babelgate.http.rest import create_rest, serve_rest
+from babelgate.http.tokens import NO_CREDENTIALS
 from babelgate.http.traced import RequestTrace
 from babelgate.observe.tracing.trace import BAGGAGE, TRACEPARENT
 from babelgate.push.pushes import Pushes
+from babelgate.tokens.tokens import Tokens
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]
@@ -53,6 +55,7 @@ def create_api(
     pushes: Pushes | None = None,
     stream: Handler | None = None,
     accepting: AcceptedBodies | None = None,
+    tokens: Tokens | str = NO_CREDENTIALS,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -63,9 +66,11 @@ def create_api(
     including refused ones. ``console``: serves ``/console`` and what is below, and authenticates its users itself;
     None: there are no such paths. ``cors``: the pages of other origins that may call; None: none. ``pushes``: those of
     the process; None: there are no such paths. ``stream``: serves ``messages:stream`` of a queue; None: there is no
-    such path. ``accepting``: the bodies of other senders that routes accept; None: none.
+    such path. ``accepting``: the bodies of other senders that routes accept; None: none. ``tokens``: those that calls
+    make, or why they cannot.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended, console, cors, pushes, stream, accepting)
+    root = prefix.rstrip("/")
+    return Api(gateway, auth, limits, root, scraping, ended, console, cors, pushes, stream, accepting, tokens)
 
 
 class Api:
@@ -84,6 +89,7 @@ class Api:
         pushes: Pushes | None,
         stream: Handler | None,
         accepting: AcceptedBodies | None,
+        tokens: Tokens | str,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -109,7 +115,7 @@ class Api:
         if stream is not None:
             self._hot["messages:stream"] = {"POST": stream, "GET": stream}
         self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
-        self._rest = create_rest(scraping, [*self._routes.values()], pushes)
+        self._rest = create_rest(scraping, [*self._routes.values()], pushes, tokens)
         self._rest.include_router(docs.routes(self.document))
 
     def document(self) -> dict[str, Any]:

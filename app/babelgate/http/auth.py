@@ -22,12 +22,13 @@ Headers = Mapping[bytes, bytes]
 class Auth:
     """Authenticates the callers of requests.
 
-    ``callers``: the holder of each token, by the token's SHA-256 in lower-case hexadecimal; None means ``auth: none``.
+    ``callers``: the holder of each token, by the token's SHA-256 in lower-case hexadecimal. Whoever makes or verifies
+    tokens adds their holders, and removes them; None means ``auth: none``.
     ``hosts``: names of this service without port, besides the loopback names, with IPv6 addresses in brackets; used
     only without credentials. ``open_readyz``: whether ``/readyz`` names brokers to anyone.
     """
 
-    callers: Mapping[str, Caller] | None = None
+    callers: dict[str, Caller] | None = None
     hosts: frozenset[str] = frozenset()
     open_readyz: bool = False
     clock: Clock = now_ms

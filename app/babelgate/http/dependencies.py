@@ -28,8 +28,8 @@ GATEWAY = "babelgate.gateway"
 Item = TypeVar("Item")
 
 _JSON = {"content-type": "application/json"}
-_VERBS = (":purge", ":redrive", ":cancel", ":resume", ":pause", ":test")
-"""Of a queue, a dead letter, a redrive job, and a push."""
+_VERBS = (":purge", ":redrive", ":cancel", ":resume", ":pause", ":test", ":rotate")
+"""Of a queue, a dead letter, a redrive job, a push, and a token."""
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -68,7 +68,7 @@ async def refuse_method(request: Request) -> None:
     """Raise MethodNotAllowed for a verb with another method than POST. The endpoint of the path without the verb would
     take the verb for a part of its parameter."""
     path = request.scope["path"]
-    if request.method != "POST" and path.endswith(_VERBS) and path.startswith("/queues/"):
+    if request.method != "POST" and path.endswith(_VERBS) and path.startswith(("/queues/", "/tokens/")):
         raise MethodNotAllowed(allow="POST")
 
 

@@ -18,18 +18,22 @@ from babelgate.cluster.wire import (
     RATES_PATH,
     SEARCH_PATH,
     SETTLE_PATH,
+    TOKENS_PATH,
     Answer,
     PushQuestion,
     SearchAnswer,
     SettleCall,
+    TokenExchange,
     decode_calls,
     decode_inquiry,
     decode_pauses,
     decode_push_question,
     decode_rates_query,
+    decode_tokens,
     encode_answers,
     encode_pauses,
     encode_push_answer,
+    encode_tokens,
 )
 from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
 from babelgate.gateway.gateway import Gateway
@@ -40,6 +44,7 @@ from babelgate.http.heads import path_of
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import MethodNotAllowed, NotFound, problem
 from babelgate.http.results import log_defects
+from babelgate.tokens.tokens import Tokens
 
 METHODS = {
     IDENTITY_PATH: "GET",
@@ -49,6 +54,7 @@ METHODS = {
     RATES_PATH: "POST",
     SEARCH_PATH: "POST",
     SETTLE_PATH: "POST",
+    TOKENS_PATH: "POST",
 }
 _SIGNATURE = HEADER.encode()
 ProcessMetrics = Callable[[], Awaitable[bytes]]
@@ -59,8 +65,8 @@ _ROOM = "(peers)"
 
 
 class PeerApi:
-    """Reports identity, metrics and rates of this process, searches in its journal, exchanges which queues are paused,
-    hands on pushes, and settles its own deliveries.
+    """Reports identity, metrics and rates of this process, searches in its journal, exchanges which queues are paused
+    and which tokens there are, hands on pushes, and settles its own deliveries.
 
     Never forwards a call.
     """
@@ -71,13 +77,15 @@ class PeerApi:
         signer: Signer,
         metrics: ProcessMetrics | None = None,
         pushes: NewerPushes | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         """``metrics``: returns the metrics of this process, for another worker. ``pushes``: returns what a peer does
-        not have, sealed."""
+        not have, sealed. ``tokens`` None: this process makes none."""
         self._gateway = gateway
         self._signer = signer
         self._metrics = metrics
         self._pushes = pushes
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -113,6 +121,10 @@ class PeerApi:
             if self._pushes is None:
                 raise NotFound(path=exchange.path)
             await _answer(exchange, proof, 200, self._newer(self._pushes, body))
+        elif exchange.path == TOKENS_PATH:
+            if self._tokens is None:
+                raise NotFound(path=exchange.path)
+            await _answer(exchange, proof, 200, await self._known(self._tokens, body))
         elif proof.target == ANYBODY:
             raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
         elif exchange.path == METRICS_PATH:
@@ -148,6 +160,18 @@ class PeerApi:
         except msgspec.MsgspecError:
             raise InvalidParameter(name="body", reason="is not what a gateway has of pushes") from None
         return encode_push_answer(pushes(question))
+
+    async def _known(self, tokens: Tokens, body: bytes) -> bytes:
+        try:
+            told = decode_tokens(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not what a gateway knows of tokens") from None
+        # It may have asked itself.
+        if told.incarnation != self._gateway.incarnation:
+            await tokens.learn(told.versions)
+        digest = tokens.digest()
+        versions = () if told.digest == digest else tokens.versions()
+        return encode_tokens(TokenExchange(self._gateway.incarnation, versions, digest))
 
     async def _found(self, body: bytes) -> bytes:
         try:

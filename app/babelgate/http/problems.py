@@ -16,6 +16,7 @@ from babelgate.errors import BabelgateError, shortened
 from babelgate.gateway import buckets, history, pauses
 from babelgate.jsontext import MAX_POINTER
 from babelgate.push import errors as push_errors
+from babelgate.tokens import errors as token_errors
 
 CONTENT_TYPE = b"application/problem+json"
 
@@ -149,6 +150,10 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     push_errors.PushNotFound: Meaning(404, "Push not found"),
     push_errors.PushConfigured: Meaning(409, "Push in the configuration"),
     push_errors.TooManyPushes: Meaning(409, "Too many pushes"),
+    token_errors.TokensDisabled: Meaning(404, "No tokens"),
+    token_errors.UnknownToken: Meaning(404, "Token not found"),
+    token_errors.TokenNameTaken: Meaning(409, "Name taken"),
+    token_errors.TooManyTokens: Meaning(409, "Too many tokens"),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),
     errors.Unauthenticated: Meaning(401, "Unauthenticated"),
     errors.Forbidden: Meaning(403, "Forbidden"),

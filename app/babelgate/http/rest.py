@@ -21,7 +21,7 @@ from babelgate import __version__
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from babelgate.gateway.gateway import Gateway
-from babelgate.http import dead_letters, health, history, pushes, queues, rates, redrives
+from babelgate.http import dead_letters, health, history, pushes, queues, rates, redrives, tokens
 from babelgate.http.body import RequestLimits, is_null, read, require_json, require_utf8
 from babelgate.http.conversions import conversion_of
 from babelgate.http.dependencies import EXCHANGE, GATEWAY, refuse_body, refuse_method
@@ -34,6 +34,7 @@ from babelgate.jsontext import pointer, syntax_reason
 from babelgate.ojs import MEDIA_TYPE
 from babelgate.push.pushes import Pushes
 from babelgate.schematext import explain, fault_of
+from babelgate.tokens.tokens import Tokens
 
 _FAILURE = "babelgate.failure"
 _EDIT = re.compile(r"/queues/[^/]+/dead-letters/[^/]+:redrive")
@@ -55,11 +56,16 @@ class _Failures:
             scope[_FAILURE].append(error)
 
 
-def create_rest(scraping: Scraping | None, hot: Sequence[str], pushing: Pushes | None = None) -> FastAPI:
+def create_rest(
+    scraping: Scraping | None,
+    hot: Sequence[str],
+    pushing: Pushes | None = None,
+    making: Tokens | str = tokens.NO_CREDENTIALS,
+) -> FastAPI:
     """Create the FastAPI application, which raises its errors instead of answering them.
 
     ``hot``: the paths of the other endpoints. The answer to an unknown path names those that are similar. ``scraping``
-    and ``pushing``: None where their paths do not exist.
+    and ``pushing``: None where their paths do not exist. ``making``: the tokens, or why none are made.
     """
     rest = FastAPI(
         title="babelgate",
@@ -73,7 +79,8 @@ def create_rest(scraping: Scraping | None, hot: Sequence[str], pushing: Pushes |
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(RequestValidationError, _misfit)
-    parts = [module.routes() for module in (queues, rates, dead_letters, redrives, history, health)]
+    parts = [module.routes() for module in (queues, rates, dead_letters, redrives, tokens, history, health)]
+    rest.state.tokens = making
     if pushing is not None:
         parts.append(pushes.routes())
         rest.state.pushes = pushing

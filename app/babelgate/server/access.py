@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from babelgate.clock import Clock
 from babelgate.config.accepting import AcceptSettings, SignatureSettings
 from babelgate.config.pages import CorsSettings
 from babelgate.config.rate_limits import RateSettings
@@ -17,6 +18,9 @@ from babelgate.http.accepted_bodies import AcceptedBodies, AcceptRule
 from babelgate.http.auth import Auth
 from babelgate.http.cors import CorsPolicy, CorsRules
 from babelgate.http.signatures import SignatureCheck
+from babelgate.http.tokens import NO_CREDENTIALS
+from babelgate.tokens.file import TokenFile
+from babelgate.tokens.tokens import TokenPeers, Tokens
 
 
 def make_auth(settings: Settings) -> Auth:
@@ -28,6 +32,23 @@ def make_auth(settings: Settings) -> Auth:
         return Auth(hosts=hosts, open_readyz=settings.open_readyz)
     callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
     return Auth(callers, hosts, settings.open_readyz)
+
+
+def make_tokens(settings: Settings, auth: Auth, peers: TokenPeers, clock: Clock) -> Tokens | str:
+    """The tokens that calls make, which add to the callers of ``auth``; a text: why they make none."""
+    section = settings.auth
+    if not isinstance(section, AuthSettings) or auth.callers is None:
+        return NO_CREDENTIALS
+    if not section.made_tokens.enabled:
+        return "auth.made_tokens.enabled is false"
+    return Tokens(
+        auth.callers,
+        TokenFile(settings.state_dir),
+        max_ttl_seconds=section.made_tokens.max_ttl_seconds,
+        names=[token.name for token in section.tokens],
+        peers=peers,
+        clock=clock,
+    )
 
 
 def _caller(token: TokenSettings) -> Caller:

@@ -17,6 +17,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.http.peer import NewerPushes, PeerApi, ProcessMetrics
 from babelgate.observe.logs import get_logger
 from babelgate.server.protocol import GatewayProtocol
+from babelgate.tokens.tokens import Tokens
 
 log = get_logger(__name__)
 
@@ -73,7 +74,8 @@ class Listener:
 class PeerPort:
     """Serves the peers of ``gateway``.
 
-    ``needs_directory``: whether to refuse to start without the Unix socket; ``metrics``, ``pushes``: see PeerApi.
+    ``needs_directory``: whether to refuse to start without the Unix socket. ``metrics``, ``pushes``, ``tokens``: see
+    PeerApi.
     """
 
     def __init__(
@@ -85,9 +87,10 @@ class PeerPort:
         needs_directory: bool = True,
         metrics: ProcessMetrics | None = None,
         pushes: NewerPushes | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self._incarnation = gateway.incarnation
-        self._listener = Listener(PeerApi(gateway, signer, metrics, pushes))
+        self._listener = Listener(PeerApi(gateway, signer, metrics, pushes, tokens))
         self._directory = directory
         self._listen = listen
         self._needs_directory = needs_directory

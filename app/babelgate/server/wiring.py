@@ -26,6 +26,7 @@ from babelgate.cluster.sealing import PeerCipher
 from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.token_exchange import PeerTokens
 from babelgate.cluster.wire import PushQuestion
 from babelgate.cluster.worker_metrics import Workers
 from babelgate.config.sections import QueueSettings
@@ -63,11 +64,12 @@ from babelgate.observe.tracing.trace import Tracing, tracing_from_env
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
-from babelgate.server.access import accepted_bodies, cors_rules, make_auth, rate_limits
+from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
 from babelgate.streams.serving import Streaming
+from babelgate.tokens.tokens import Tokens
 
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
@@ -213,6 +215,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         ended.append(access.ended)
         malformed.append(access.malformed)
     auth = make_auth(settings)
+    tokens = make_tokens(settings, auth, PeerTokens(gateway.incarnation, signer, directory, places), clock)
+    making = tokens if isinstance(tokens, Tokens) else None
+    parts += [] if making is None else [making]
     cors = cors_rules(settings, gateway.router)
     accepting = accepted_bodies(settings, gateway.router)
     api = create_api(
@@ -227,6 +232,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         pushes=pushes,
         stream=Streaming(gateway).serve,
         accepting=accepting,
+        tokens=tokens,
     )
     refused = durations.refused if durations is not None else None
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)
@@ -257,7 +263,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     def newer(question: PushQuestion) -> str:
         return cipher.seal(msgspec.json.encode(pushes.newer(question.versions)))
 
-    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer)
+    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)
     return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
 
 

@@ -30,6 +30,7 @@ FILES = (
     "dead-letters",
     "redrives",
     "pushes",
+    "tokens",
     "history",
     "operations",
     "problems",
