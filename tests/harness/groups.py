@@ -104,6 +104,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/observe/journal/": ("console", "http", "image", "pipeline", "processes"),
     "app/babelgate/pipeline/": ("pipeline", "image", "processes"),
     "app/babelgate/push/": (*BROKERS, "http", "processes"),
+    "app/babelgate/schemas/": ("http", "processes"),
     "app/babelgate/streams/": ("http", "processes"),
     "app/babelgate/server/healthcheck.py": ("image", "processes"),
     "app/babelgate/tokens/": ("http", "processes"),

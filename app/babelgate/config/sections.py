@@ -29,6 +29,7 @@ from babelgate.config.rate_limits import QueueLimitSettings, RateSettings
 from babelgate.config.section import HOST, Delay, Seconds, Section, commas
 from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
+from babelgate.gateway.routing import SchemaMode
 from babelgate.jsontext import digits
 from babelgate.masking import mask_url
 from babelgate.observe.journal import kept_meta
@@ -152,6 +153,12 @@ class QueueSettings(_Open):
         default=None,
         description="Another broker, on which messages wait whose delay is [too long](api.md#parked-messages) for this "
         "one. None: such a delay is 422.",
+    )
+    schema_mode: SchemaMode = Field(
+        default="off",
+        alias="schema",
+        description="What becomes of a published message whose `data` does not match [the schema of its job]"
+        "(schemas.md): `enforce` refuses it with 422, `warn` logs and counts it, `off` does not look.",
     )
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."

@@ -23,6 +23,7 @@ from babelgate.config import sources
 from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
 from babelgate.config.rate_limits import RateLimitSettings
+from babelgate.config.schemas import SchemaSettings
 from babelgate.config.section import Delay, Seconds, Section, commas
 from babelgate.config.sections import (
     AuthSettings,
@@ -69,6 +70,7 @@ class Settings(Section):
     journal: JournalSettings = JournalSettings()
     console: ConsoleSettings = ConsoleSettings()
     push: PushSettings = PushSettings()
+    schemas: SchemaSettings = SchemaSettings()
     cors: CorsSettings | None = Field(
         default=None, description="The web pages of other origins that may call the API. None: none."
     )
@@ -137,6 +139,9 @@ class Settings(Section):
                 reason = "is the broker of the route, which cannot delay so long"
                 raise ConfigError(key=f"{key}.parking", reason=reason)
             self._check_push(key, route)
+            if route.schema_mode != "off" and self.schemas.directory is None:
+                reason = "needs schemas.directory, a directory with the schemas of jobs"
+                raise ConfigError(key=f"{key}.schema", reason=reason)
         self._check_pages({"": self.cors, **{f"{key}.": route.cors for key, route in routes.items()}})
         if self.idempotency.store not in ("own", "none", *self.brokers):
             names = ", ".join(self.brokers)

@@ -91,6 +91,11 @@ class Caller:
         if not self.rights(queue):
             raise Forbidden(reason=f"This needs a right on the queue {queue!r}.")
 
+    def require_some(self) -> None:
+        """Raise Forbidden without any right on any queue pattern."""
+        if not any(self._rights.values()):
+            raise Forbidden(reason="This needs a right on some queue.")
+
     def require_anywhere(self, right: Right) -> None:
         """Raise Forbidden without ``right`` on any queue pattern."""
         if not self.patterns(right):

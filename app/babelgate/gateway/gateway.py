@@ -49,6 +49,7 @@ from babelgate.gateway.receive import Receiver, Waiter
 from babelgate.gateway.recent_counts import RecentCounts
 from babelgate.gateway.routing import Router
 from babelgate.gateway.runtimes import QueueRuntimes
+from babelgate.gateway.schema_checks import SchemaChecks
 from babelgate.gateway.settle import Settler
 from babelgate.gateway.spans import receiving, settling
 from babelgate.leases.table import BrokerUsage
@@ -110,7 +111,9 @@ class Gateway:
         self.incarnation = os.urandom(8).hex()
         """Identifies this process to its peers and in its tokens; random at each start."""
         self._deliverer = Deliverer(sealer, self.incarnation, observe)
-        self._publisher, settler = Publisher(self.limits, clock), Settler(sealer, clock, observe)
+        self.schema_checks = SchemaChecks(observe)
+        self._publisher = Publisher(self.limits, clock, self.schema_checks)
+        settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
@@ -128,14 +131,8 @@ class Gateway:
         counters, counts = counters or RateCounters(clock), RecentCounts(outages)
         self.rates = Rates(counters, clock, router, self.overview, outages, self.maintenance, counts)
         self.queue_list = QueueList(router, bindings, runtimes.queues, self.rates, counts, pauses)
-        self.letters = DeadLetterOperations(
-            lambda queue: self.queue_runtimes.of(router.route(queue)),
-            self.limits,
-            clock,
-            observe,
-            self.tracing,
-            jobs_directory,
-        )
+        common = self.limits, clock, observe, self.tracing, jobs_directory
+        self.letters = DeadLetterOperations(lambda queue: self.queue_runtimes.of(router.route(queue)), *common)
 
     async def start(self) -> None:
         """Open all bindings and start maintenance. A broker that is down does not fail the start.

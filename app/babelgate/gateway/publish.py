@@ -17,7 +17,7 @@ from babelgate.brokers.idempotency_store import KeyClaim
 from babelgate.clock import Clock
 from babelgate.envelope import Envelope, Limits, Publication
 from babelgate.envelope.contract import uuid_warnings
-from babelgate.errors import BabelgateError, InternalError, UnsupportedByBroker
+from babelgate.errors import BabelgateError, InternalError, Problem, UnsupportedByBroker
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.broker_calls import PendingPublish
 from babelgate.gateway.idempotency import KeyedResult, claim, fingerprint
@@ -25,6 +25,7 @@ from babelgate.gateway.model import Projection, Receipt
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.request_options import agreed
 from babelgate.gateway.routing import Route
+from babelgate.gateway.schema_checks import SchemaChecks
 from babelgate.gateway.spans import UNTRACED, carrying, sending
 from babelgate.observe.tracing.trace import Trace, Tracing
 from babelgate.runtime import turns
@@ -39,9 +40,10 @@ _Ready = tuple[int, PendingPublish]
 class Publisher:
     """Publishes the bodies that clients sent."""
 
-    def __init__(self, limits: Limits, clock: Clock) -> None:
+    def __init__(self, limits: Limits, clock: Clock, schema_checks: SchemaChecks) -> None:
         self._limits = limits
         self._clock = clock
+        self._schemas = schema_checks
 
     async def publish(
         self,
@@ -68,6 +70,8 @@ class Publisher:
             publication = envelope.read_publication(body, runtime.route.queue, self._limits, self._clock, trace_id)
         else:
             publication = await turns.run(self._publication, runtime, trace, body, size=len(body))
+        if runtime.route.policy.schema != "off":
+            await self._schemas.check(runtime.route, publication.envelope)
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties, options)
         claim = None
         if key is not None or publication.idempotency_key is not None:
@@ -107,6 +111,8 @@ class Publisher:
         if tracing.sampling.bound and tracing.samples(sent.trace_id):
             # It has its trace id by now, on which the sampler decides.
             return sent.body
+        if runtime.route.policy.schema != "off" and self._schemas.is_reported(sent):
+            return body
         pending = PendingPublish(sent, runtime.outgoing(Publication(sent), None, None))
         # Like `runtime.submit`, for a message without a claim.
         outcome: asyncio.Future[Any] = runtime.publisher.submit(pending)
@@ -123,11 +129,11 @@ class Publisher:
             return failure_for_each(error, len(bodies))
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
-        for index, pending in enumerate(
-            await turns.mapped(
-                partial(self._pending_publish, runtime, caller, trace), bodies, size=len, background=True
-            )
-        ):
+        read = partial(self._pending_publish, runtime, caller, trace)
+        pendings = await turns.mapped(read, bodies, size=len, background=True)
+        if runtime.route.policy.schema != "off":
+            pendings = await self._schemas.checked(runtime.route, pendings)
+        for index, pending in enumerate(pendings):
             if isinstance(pending, BabelgateError):
                 results[index] = pending
             else:
@@ -158,6 +164,9 @@ class Publisher:
         """The message that a publish would write. Its trace context is the request's: no span is made."""
         route = runtime.route
         publication = await turns.run(self._publication, runtime, trace, body, size=len(body), background=True)
+        found: Sequence[Problem] = ()
+        if route.policy.schema != "off":
+            found = await self._schemas.dry_run(route, publication.envelope)
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties, options)
         outgoing = carrying(trace, route, outgoing)
         keys = None
@@ -166,7 +175,7 @@ class Publisher:
             sent_as = fingerprint(body, delay_seconds, ordering_key, properties, options)
             _claim(runtime, caller, publication, None, sent_as)
             keys = runtime.keys_info
-        warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
+        warnings = (*uuid_warnings(publication.envelope.id, publication.envelope.trace_id), *found)
         try:
             writes = await route.projection(outgoing)
         except UnsupportedByBroker as error:

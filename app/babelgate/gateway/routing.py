@@ -20,6 +20,8 @@ from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queu
 from babelgate.jsontext import is_encodable, pointer
 from babelgate.runtime.cache import Cache
 
+SchemaMode = Literal["off", "warn", "enforce"]
+
 _ROUTES_BYTES = 32 * 1024 * 1024
 ROUTE_BYTES = 4_000
 """Most bytes of a remembered route, with the names and declarations of any binding."""
@@ -37,6 +39,7 @@ class Policy:
     ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
     ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep. ``expired``: what
     becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
+    ``schema``: what becomes of a published message whose data does not match the schema of its job.
     """
 
     lease_seconds: float = 60
@@ -47,6 +50,7 @@ class Policy:
     ordering_key: Literal["refuse", "ignore"] = "refuse"
     expired: Literal["dead_letter", "drop"] = "dead_letter"
     limits: QueueTerms | None = None
+    schema: SchemaMode = "off"
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""

@@ -17,6 +17,7 @@ from babelgate.gateway import buckets, history, pauses
 from babelgate.jsontext import MAX_POINTER
 from babelgate.push import errors as push_errors
 from babelgate.tokens import errors as token_errors
+from babelgate.schemas.errors import SchemaNotFound
 
 CONTENT_TYPE = b"application/problem+json"
 
@@ -154,6 +155,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     token_errors.UnknownToken: Meaning(404, "Token not found"),
     token_errors.TokenNameTaken: Meaning(409, "Name taken"),
     token_errors.TooManyTokens: Meaning(409, "Too many tokens"),
+    SchemaNotFound: Meaning(404, "Schema not found"),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),
     errors.Unauthenticated: Meaning(401, "Unauthenticated"),
     errors.Forbidden: Meaning(403, "Forbidden"),

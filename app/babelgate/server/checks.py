@@ -22,7 +22,15 @@ from babelgate.gateway.routing import Route
 from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.tracing.trace import check_env
 from babelgate.runtime.files import check_writable
-from babelgate.server.wiring import connect_brokers, journal, key_policy, needs_directory, peers_directory, router
+from babelgate.server.wiring import (
+    connect_brokers,
+    job_schemas,
+    journal,
+    key_policy,
+    needs_directory,
+    peers_directory,
+    router,
+)
 
 
 class Candidate:
@@ -73,6 +81,11 @@ def routes(candidate: Candidate) -> object:
     return candidate.routes
 
 
+def schemas(candidate: Candidate) -> object:
+    """The schemas of jobs can be read, and no message can make them slow."""
+    return job_schemas(candidate.settings)
+
+
 def tls(candidate: Candidate) -> None:
     """The certificate and its key can be loaded, as a serving process will load them."""
     settings = candidate.settings
@@ -121,6 +134,7 @@ CHECKS: Sequence[Callable[[Candidate], object]] = (
     broker_files,
     idempotency_store,
     routes,
+    schemas,
     tls,
     token_keys,
     journal_directories,

@@ -64,6 +64,7 @@ from babelgate.observe.tracing.trace import Tracing, tracing_from_env
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
+from babelgate.schemas.job_schemas import JobSchemas, load
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits
 from babelgate.server.application import App, Part
 from babelgate.server.overload import Pacer, Shedder
@@ -113,6 +114,11 @@ def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy
                 reason = f"idempotency.store is {section.store}, and no keys are kept for this route"
                 raise ConfigError(key=f"{key}.accept.{index}.idempotency_header", reason=reason)
     return KeyPolicy(section.store, Terms(section.retention_seconds, section.max_keys))
+
+
+def job_schemas(settings: Settings) -> JobSchemas:
+    """The schemas of the configuration; none without a directory. Raises ConfigError naming ``schemas.directory``."""
+    return JobSchemas() if settings.schemas.directory is None else load(settings.schemas.directory)
 
 
 def build_gateway(
@@ -182,6 +188,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         counters=counters,
         history=_history(settings, journaled, searching),
     )
+    gateway.schema_checks.schemas = job_schemas(settings)
     gateway.pauses.peers = PeerPauses(gateway.incarnation, signer, directory, places)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
@@ -371,6 +378,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         ordering_key=queue.ordering_key,
         expired=queue.expired,
         limits=None if queue.limits is None else queue.limits.terms,
+        schema=queue.schema_mode,
     )
     parking = None if queue.parking is None else bindings[queue.parking]
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)

@@ -31,6 +31,7 @@ FILES = (
     "redrives",
     "pushes",
     "tokens",
+    "schemas",
     "history",
     "operations",
     "problems",

@@ -75,6 +75,11 @@ DEAD_LETTERED = _counter("babelgate.dead_lettered", "Messages moved to a dead-le
 REDRIVEN = _counter("babelgate.redriven", "Dead letters sent back, by their original queue.")
 POISON = _counter("babelgate.poison", "Unreadable or invalid bodies found on a queue.")
 DROPPED = _counter("babelgate.dropped", "Expired messages that were removed, because their route says so.")
+SCHEMA_VIOLATIONS = _counter(
+    "babelgate.schema_violations",
+    "Published messages whose data does not match the schema of their job, by what became of them.",
+    "action",
+)
 LEASE_EXPIRED = _counter("babelgate.lease_expired", "Leases that expired before a settle.")
 REINJECTED = _counter(
     "babelgate.reinjected", "Delayed messages that the gateway itself moved back to their queues.", labels=("broker",)
@@ -246,6 +251,7 @@ OUTCOMES = ("acked", "nacked", "rejected", "lease_lost")
 PUSH_OUTCOMES = ("acked", "nacked", "rejected", "held", "unreachable")
 """What became of a pushed message. The last two are no attempts."""
 REASONS = ("failed", "poison", "unknown_urn")
+SCHEMA_ACTIONS = ("refused", "warned")
 SPAN_LOSSES = ("queue_full", "export_failed")
 RESULTS = ("settled", "lease_lost", "unreachable", "unknown", "failed")
 MALFORMED_KINDS = (

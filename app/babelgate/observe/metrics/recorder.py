@@ -33,6 +33,8 @@ from babelgate.observe.metrics.catalogue import (
     REASONS,
     REDRIVEN,
     RESULTS,
+    SCHEMA_ACTIONS,
+    SCHEMA_VIOLATIONS,
     SENT_MESSAGES,
     SETTLED,
     Metric,
@@ -230,6 +232,8 @@ class Metrics:
             return (self._count(DEAD_LETTERED, (*labels, reason if reason in REASONS else "failed")),)
         if kind == "poison":
             return (self._count(POISON, labels), self._count(DEAD_LETTERED, (*labels, "poison")))
+        if kind == "schema_violation":
+            return (self._count(SCHEMA_VIOLATIONS, (*labels, reason if reason in SCHEMA_ACTIONS else "refused")),)
         if kind == "forwarded":
             return (self._count(FORWARDED_SETTLES, (*labels, reason if reason in RESULTS else "failed")),)
         return (self._count(_PLAIN[kind], labels),)
@@ -263,7 +267,7 @@ class Metrics:
         return instrument
 
 
-_KEPT = frozenset({*REASONS, *RESULTS})
+_KEPT = frozenset({*REASONS, *RESULTS, *SCHEMA_ACTIONS})
 
 
 def _codes(error: type[BabelgateError]) -> Iterable[str]:
