@@ -19,7 +19,7 @@ DOCUMENT: Json = yaml.load(
 MARK = "\N{BLACK DIAMOND}"
 
 
-NOTHING = dict.fromkeys(("letter_id", "id", "message_id", "trace_id"), "0")
+NOTHING = dict.fromkeys(("letter_id", "id", "message_id", "trace_id", "job"), "0")
 """Ids of nothing, by the parameter of the path."""
 
 
