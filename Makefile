@@ -191,7 +191,7 @@ docs: .venv/installed openapi ## write all generated pages
 # The lock files hold versions and hashes, and name no registry. The client of Artemis has one of its own: it is built by
 # a C compiler, which a gateway without Artemis does not need.
 lock: ## update the lock files (needs uv)
-	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra pulsar --extra otlp --extra journal -o requirements.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra pulsar --extra otlp --extra journal --extra schemas -o requirements.txt
 	$(LOCK) pyproject.toml --extra artemis -c requirements.txt -o requirements-artemis.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -c requirements-artemis.txt -o requirements-dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt

@@ -29,6 +29,7 @@ INDIRECT = {"fastapi-swagger", "sniffio"}
 # Whose extra a module may import, beside the bindings.
 OWN_EXTRA = {
     "babelgate.pipeline": "spark",
+    "babelgate.schemas": "schemas",
     "babelgate.observe.journal.segments": "journal",
     "babelgate.observe.journal.stores": "journal",
     "babelgate.observe.otel": "otlp",
