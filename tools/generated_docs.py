@@ -193,7 +193,7 @@ def settings() -> str:
 
 def _fields(model: type[BaseModel], prefix: str) -> Iterator[list[str]]:
     for name, field in model.model_fields.items():
-        key, inner = f"{prefix}{name}", _model_of(field.annotation)
+        key, inner = f"{prefix}{field.alias or name}", _model_of(field.annotation)
         if inner is None:
             yield [f"`{key}`", _default(field.default), field.description or ""]
             continue

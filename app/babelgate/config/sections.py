@@ -70,8 +70,9 @@ class _Open(Section):
 
     @model_validator(mode="after")
     def _no_near_miss(self) -> Self:
+        known = [field.alias or name for name, field in type(self).model_fields.items()]
         for key in self.options:
-            near = difflib.get_close_matches(key, type(self).model_fields, n=1, cutoff=0.85)
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
             if near:
                 raise ValueError(f"unknown key {key}; did you mean {near[0]}?")
         return self
