@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 from itertools import islice
-from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,8 +240,9 @@ def _not_allowed(error: ValidationError, data: Any) -> Sequence[str]:
     """The members that are not allowed; empty for an error about something else."""
     if error.kind.name == "falseSchema" and error.schema_path[-1:] == ["additionalProperties"]:
         # No member is allowed, and the error is about the object with them.
-        found: Mapping[str, Any] = reduce(getitem, error.instance_path, data)
-        return list(found)
+        for step in error.instance_path:
+            data = data[step]
+        return list(data)
     unexpected = getattr(error.kind, "unexpected", ()) if error.kind.name in _NOT_ALLOWED else ()
     return [name for name in unexpected if isinstance(name, str)]
 
