@@ -16,8 +16,8 @@ from babelgate.errors import BabelgateError, shortened
 from babelgate.gateway import buckets, history, pauses
 from babelgate.jsontext import MAX_POINTER
 from babelgate.push import errors as push_errors
-from babelgate.tokens import errors as token_errors
 from babelgate.schemas.errors import SchemaNotFound
+from babelgate.tokens import errors as token_errors
 
 CONTENT_TYPE = b"application/problem+json"
 

@@ -79,7 +79,8 @@ def create_rest(
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(RequestValidationError, _misfit)
-    parts = [module.routes() for module in (queues, rates, dead_letters, redrives, tokens, history, job_schemas, health)]
+    modules = (queues, rates, dead_letters, redrives, tokens, history, job_schemas, health)
+    parts = [module.routes() for module in modules]
     rest.state.tokens = making
     if pushing is not None:
         parts.append(pushes.routes())
