@@ -36,6 +36,7 @@ from babelgate.gateway.model import (
     Reject,
     Settlement,
 )
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.redrive import RedriveOrder
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.observe.events import Event
@@ -263,6 +264,7 @@ class World:
                 observe=events_into(process.events),
                 forwarder=process.peers,
                 jobs_directory=Path(self._directory.name) / "redrives",
+                rate_limits=None if policy.limits is None else RateLimits(router),
             )
 
         process = Process(queue or self.queue, make, Path(self._directory.name))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
+from threading import Thread
 
 import httpx
 import pytest
@@ -42,6 +44,8 @@ QUEUES = {
     "small*": at_once("bytes", 100),
     "asked*": at_once("requests", 3),
     "shared*": {"per_identity": at_once("messages", 2)},
+    "short*": {"max_depth": 2},
+    "narrow*": {"max_message_bytes": 64, "max_receives": 1, "max_streams": 1},
 }
 
 
@@ -218,9 +222,15 @@ def test_requests_of_a_queue_count_for_all_its_callers(client_of, queue):
 def test_operators_see_the_limits_and_what_they_refused(client_of, queue):
     client = client_of()
     limits = client.get(f"queues/shared{queue}").json()["policy"]["limits"]
-    rates = {"requests_per_second": None, "messages_per_second": None, "bytes_per_second": None}
+    rates = {f"{unit}_per_second": None for unit in ("requests", "messages", "bytes")}
+    rates |= dict.fromkeys(("max_message_bytes", "max_receives", "max_streams"))
     per_identity = rates | {"messages_per_second": 2 / 80_000, "burst_seconds": 80_000}
-    assert limits == rates | {"burst_seconds": 1, "per_identity": per_identity, "counted_in": "process"}
+    assert limits == rates | {
+        "burst_seconds": 1,
+        "per_identity": per_identity,
+        "max_depth": None,
+        "counted_in": "process",
+    }
     assert client.get(f"queues/{queue}").json()["policy"]["limits"] is None
 
     def refused():
@@ -232,6 +242,69 @@ def test_operators_see_the_limits_and_what_they_refused(client_of, queue):
     client.post(f"queues/three{queue}/messages:batch", json=[DRAFT] * 3)
     problem(client.post(f"queues/three{queue}/messages", json=DRAFT), 429, "rate_exceeded")
     assert refused() == before + 1
+
+
+def test_a_full_queue_refuses_until_it_is_consumed(client_of, queue):
+    queue, client = f"short{queue}", client_of()
+    answers = [client.post(f"queues/{queue}/messages", json=DRAFT) for _ in range(2)]
+    assert [each.status_code for each in answers] == [201, 201]
+    refused = client.post(f"queues/{queue}/messages", json=DRAFT)
+    assert problem(refused, 429, "queue_full")["limit"] == 2
+    assert (refused.headers["retry-after"], refused.json()["retryable"]) == ("1", True)
+    results = client.post(f"queues/{queue}/messages:batch", json=[DRAFT] * 2).json()["results"]
+    assert [(each["status"], each["code"]) for each in results] == [(429, "queue_full")] * 2
+    assert depth(client, queue) == 2
+    (message,) = client.post(f"queues/{queue}/messages:receive").json()["messages"]
+    client.post(f"queues/{queue}/messages:ack", json={"ack_tokens": [message["ack_token"]]}).raise_for_status()
+    deadline = time.monotonic() + 60
+    while (last := client.post(f"queues/{queue}/messages", json=DRAFT)).status_code == 429:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert (last.status_code, depth(client, queue)) == (201, 2)
+
+
+def test_a_queue_has_a_size_of_messages(client_of, queue):
+    queue, client = f"narrow{queue}", client_of()
+    large = DRAFT | {"data": {"n": "x" * 50}}
+    for path, body in (("messages", large), ("messages:batch", [DRAFT, large])):
+        reply = client.post(f"queues/{queue}/{path}", json=body)
+        found = reply.json()["results"][1] if path.endswith("batch") else problem(reply, 413, "body_too_large")
+        assert (found["status"], found["code"]) == (413, "body_too_large")
+    assert depth(client, queue) == 1
+
+
+def test_receives_and_streams_at_a_time(client_of, queue):
+    queue, client = f"narrow{queue}", client_of()
+    replies = []
+
+    def wait():
+        # One of the receives below may have the place.
+        while (reply := client.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 30})).status_code == 429:
+            time.sleep(0.01)
+        replies.append(reply)
+
+    waiting = Thread(target=wait)
+    waiting.start()
+    other, deadline = client_of("other"), time.monotonic() + 60
+    while (last := other.post(f"queues/{queue}/messages:receive")).status_code == 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "has 1 receives already" in problem(last, 429, "concurrency_exceeded")["detail"]
+    with other.stream("GET", f"queues/{queue}/messages:stream", headers={"accept": LINES["content-type"]}) as stream:
+        assert stream.status_code == 200
+        problem(client_of().get(f"queues/{queue}/messages:stream"), 429, "concurrency_exceeded")
+    client_of().post(f"queues/{queue}/messages", json=DRAFT).raise_for_status()
+    client_of().post(f"queues/{queue}/messages", json=DRAFT).raise_for_status()
+    waiting.join(60)
+    assert replies and replies[0].status_code == 200
+    # What has ended counts no more: the stream ends when the gateway notices that its client has gone.
+    for path in ("messages:receive", "messages:stream"):
+        while True:
+            with client.stream("POST", f"queues/{queue}/{path}") as reply:
+                if reply.status_code == 200:
+                    break
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tests.suites.freed import TestFreed as TestFreed
 from tests.suites.hung import TestHung as TestHung
 from tests.suites.letters import TestLetters as TestLetters
 from tests.suites.life import TestLife as TestLife
+from tests.suites.limits import TestLimits as TestLimits
 from tests.suites.operators import TestOperators as TestOperators
 from tests.suites.options import TestOptions as TestOptions
 from tests.suites.pause import TestPause as TestPause

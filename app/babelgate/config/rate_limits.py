@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -13,7 +14,7 @@ Rate = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 
 
 class RateSettings(Section):
-    """Rates of one identity, or of one queue."""
+    """Rates and other limits of one identity, or of one queue."""
 
     requests_per_second: Rate | None = Field(
         default=None, description="Requests a second, whatever they ask for. None: no limit."
@@ -27,34 +28,45 @@ class RateSettings(Section):
     burst_seconds: int = Field(
         default=1, ge=1, le=86_400, description="After a pause, what so many seconds bring may come at once."
     )
+    max_message_bytes: int | None = Field(
+        default=None, ge=64, description="Size of one message, as it is sent; `limits.max_message_bytes` holds as well."
+    )
+    max_receives: int | None = Field(
+        default=None, ge=1, description="Receives that one process serves at a time, including waiting ones."
+    )
+    max_streams: int | None = Field(default=None, ge=1, description="Streams that one process serves at a time.")
 
     @property
     def terms(self) -> RateTerms:
         """The same for the gateway."""
-        return RateTerms(self.requests_per_second, self.messages_per_second, self.bytes_per_second, self.burst_seconds)
+        return RateTerms(**self._values)
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(RateTerms)}
 
 
 class QueueLimitSettings(RateSettings):
     """The limits of one queue; of a pattern, each queue has its own."""
 
     per_identity: RateSettings | None = Field(
-        default=None, description="The rates of each identity on this queue. None: no limits."
+        default=None, description="The limits of each identity on this queue. None: no limits."
+    )
+    max_depth: int | None = Field(
+        default=None,
+        ge=1,
+        description="Messages on the queue, ready and delayed, beyond which publishes are 429 `queue_full`. None: any.",
     )
 
     @property
     def terms(self) -> QueueTerms:
-        return QueueTerms(
-            self.requests_per_second,
-            self.messages_per_second,
-            self.bytes_per_second,
-            self.burst_seconds,
-            None if self.per_identity is None else self.per_identity.terms,
-        )
+        per_identity = None if self.per_identity is None else self.per_identity.terms
+        return QueueTerms(**self._values, per_identity=per_identity, max_depth=self.max_depth)
 
 
 class RateLimitSettings(Section):
     """Limits of all identities."""
 
     identity: RateSettings | None = Field(
-        default=None, description="The rates of each identity that has no `limits` of its own. None: no limits."
+        default=None, description="The limits of each identity that has no `limits` of its own. None: no limits."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -72,9 +73,10 @@ SMALL_BYTES = 65_536
 
 
 class Permit:
-    """The amounts taken by one request; a context manager that gives them back. ``size``: the bytes taken."""
+    """The amounts taken by one request; a context manager that gives them back. ``size``: the bytes taken. ``then``:
+    called when they are given back."""
 
-    __slots__ = ("_broker", "_bytes", "_count", "_free", "size")
+    __slots__ = ("_broker", "_bytes", "_count", "_free", "size", "then")
 
     def __init__(self, broker: str, count: Pool | None, data: Pool, size: int = 0, free: int = 0) -> None:
         """Take ``size`` bytes, and one of ``count``. ``free``: this many bytes are granted without a check.
@@ -85,6 +87,7 @@ class Permit:
         self._count = count
         self._bytes = data
         self._free = free
+        self.then: Callable[[], None] | None = None
         self.size = 0
         if count is not None:
             count.take(broker, 1)
@@ -122,6 +125,8 @@ class Permit:
             count.by_broker[broker] -= 1
         data.taken -= self.size
         data.by_broker[broker] -= self.size
+        if self.then is not None:
+            self.then()
 
     __exit__ = release
 

@@ -162,8 +162,9 @@ class Gateway:
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
-        parts = (self.outages, self.letters.jobs, self.queue_list, self.streams)
-        await asyncio.gather(self.maintenance.stop(), self.mover.close(), *(part.close() for part in parts))
+        limits = () if self.rate_limits is None else (self.rate_limits,)
+        parts = (self.outages, self.letters.jobs, self.queue_list, self.streams, self.mover, *limits)
+        await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
@@ -212,7 +213,7 @@ class Gateway:
         """
         runtime = self._runtime(caller, Right.SEND, queue)
         if self.rate_limits is not None and (quota := self.rate_limits.of(caller, runtime.route)) is not None:
-            quota.spend(0, 1, len(body if sent is None else sent))
+            await quota.publish(len(body if sent is None else sent))
         if self._capacity is not None:
             await self._capacity()
         asked = delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties, options
@@ -234,16 +235,17 @@ class Gateway:
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         runtime = self._runtime(caller, Right.SEND, queue)
-        refused: list[Receipt | BabelgateError] = []
-        if self.rate_limits is not None and (quota := self.rate_limits.of(caller, runtime.route)) is not None:
-            count, error = quota.spend_on(bodies)
-            bodies, refused = bodies[:count], [error] * (len(bodies) - count) if error is not None else []
         if self._capacity is not None:
             try:
                 await self._capacity()
-            except Overloaded as error:
-                return failure_for_each(error, len(bodies)) + refused
-        return await self._publisher.publish_many(runtime, caller, bodies, trace) + refused
+            except Overloaded as overload:
+                return failure_for_each(overload, len(bodies))
+        if self.rate_limits is None or (quota := self.rate_limits.of(caller, runtime.route)) is None:
+            return await self._publisher.publish_many(runtime, caller, bodies, trace)
+        errors = await quota.publish_many(bodies)
+        taken = [body for body, error in zip(bodies, errors, strict=True) if error is None]
+        published = iter(await self._publisher.publish_many(runtime, caller, taken, trace) if taken else ())
+        return [next(published) if error is None else error for error in errors]
 
     async def validate(
         self,

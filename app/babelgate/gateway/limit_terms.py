@@ -8,24 +8,32 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class RateTerms:
-    """Rates; None: no limit. After a pause, what ``burst_seconds`` bring may come at once."""
+    """Rates, and other limits; None: no limit. After a pause, what ``burst_seconds`` bring may come at once.
+
+    ``max_message_bytes``: of one message as it is sent. ``max_receives``, ``max_streams``: at a time.
+    """
 
     requests_per_second: float | None = None
     messages_per_second: float | None = None
     bytes_per_second: float | None = None
     burst_seconds: int = 1
+    max_message_bytes: int | None = None
+    max_receives: int | None = None
+    max_streams: int | None = None
 
     @property
-    def has_rates(self) -> bool:
-        """Whether any rate is limited."""
+    def limits_anything(self) -> bool:
+        """Whether anything is limited by them."""
         rates = self.requests_per_second, self.messages_per_second, self.bytes_per_second
-        return any(rate is not None for rate in rates)
+        others = self.max_message_bytes, self.max_receives, self.max_streams
+        return any(limit is not None for limit in (*rates, *others))
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTerms(RateTerms):
-    """The limits of one queue: of all callers together, and of each identity on it."""
+    """The limits of one queue: of all callers together, and of each identity on it. ``max_depth``: None for any."""
 
     per_identity: RateTerms | None = None
+    max_depth: int | None = None
     counted_in: Literal["process", "replicas"] = "process"
     """Whether each process counts for itself, or all replicas together."""

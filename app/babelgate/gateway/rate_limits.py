@@ -1,4 +1,5 @@
-"""Rates of identities and queues: requests, published messages, and their bytes a second.
+"""Limits of identities and queues: requests, published messages and their bytes a second, the size of a message, the
+depth of a queue, and receives and streams at a time.
 
 Three scopes have buckets of their own: an identity on all queues, a queue with all identities, and an identity on a
 queue. An operation needs all of them. What one bucket refuses is taken from none.
@@ -13,17 +14,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-from babelgate.errors import BabelgateError
+from babelgate.errors import BabelgateError, BodyTooLarge
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.buckets import Bucket, RateExceeded
+from babelgate.gateway.depths import Depths, QueueDepth, QueueFull
 from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.names import is_queue_name
 from babelgate.gateway.routing import Route, Router
 from babelgate.runtime.cache import Recent
 
 Scope = Literal["identity", "queue", "identity-on-queue"]
+Work = Literal["receives", "streams"]
 UNITS = ("requests", "messages", "bytes")
-LIMITS = tuple(f"{scope}-{unit}" for scope in ("identity", "queue", "identity-on-queue") for unit in UNITS)
+_SCOPES: tuple[Scope, ...] = ("identity", "queue", "identity-on-queue")
+LIMITS = (
+    *(f"{scope}-{unit}" for scope in _SCOPES for unit in (*UNITS, "receives", "streams", "message-bytes")),
+    "queue-depth",
+)
 """The names of all limits, in metrics and in the fields of answers."""
 
 MAX_ALLOWANCES = 20_000
@@ -36,10 +43,18 @@ _QUOTA_UNITS = (b"requests", b"messages", b"content-bytes")
 _Key = tuple[str, str]
 
 
-class Allowance:
-    """The buckets of one scope, in the order of UNITS; None: no limit. ``says``: the beginning of a refusal."""
+class ConcurrencyExceeded(BabelgateError):
+    """{reason} Nothing was handed out. Repeat the request when one of them has ended."""
 
-    __slots__ = ("buckets", "policies", "says", "scope")
+    code = "concurrency_exceeded"
+    retryable = True
+
+
+class Allowance:
+    """The buckets of one scope, in the order of UNITS; None: no limit. ``says``: the beginning of a refusal.
+    ``running``: its receives and streams. ``terms``: what is configured."""
+
+    __slots__ = ("buckets", "policies", "running", "says", "scope", "terms")
 
     def __init__(self, terms: RateTerms, scope: Scope, says: str) -> None:
         rates = terms.requests_per_second, terms.messages_per_second, terms.bytes_per_second
@@ -52,28 +67,120 @@ class Allowance:
         )
         self.says = says
         self.scope = scope
+        self.terms = terms
+        self.running: Counter[Work] = Counter()
+
+    def is_busy_with(self, work: Work) -> bool:
+        """Whether it has as many receives or streams as it may."""
+        most = self.terms.max_receives if work == "receives" else self.terms.max_streams
+        return most is not None and self.running[work] >= most
 
     def is_full(self, now: float) -> bool:
         """Whether nothing would be forgotten with it."""
-        return all(bucket is None or bucket.full_in(now) <= 0 for bucket in self.buckets)
+        return not any(self.running.values()) and all(
+            bucket is None or bucket.full_in(now) <= 0 for bucket in self.buckets
+        )
 
 
 class Quota:
     """What one request has to keep to. Its scopes are shared with all other requests."""
 
-    __slots__ = ("_allowances", "_clock", "_refused")
+    __slots__ = ("_allowances", "_clock", "_depth", "_most", "_refused")
 
-    def __init__(self, allowances: Sequence[Allowance], clock: Callable[[], float], refused: Counter[str]) -> None:
+    def __init__(
+        self,
+        allowances: Sequence[Allowance],
+        clock: Callable[[], float],
+        refused: Counter[str],
+        depth: QueueDepth | None = None,
+        most: int = 0,
+    ) -> None:
+        """``depth``: of the queue, if it has a limit, which is ``most``."""
         self._allowances = allowances
         self._clock = clock
         self._refused = refused
+        self._depth = depth
+        self._most = most
 
-    def check(self, requests: int = 0, messages: int = 0, size: int = 0) -> None:
-        """Raise RateExceeded unless so many requests, messages and bytes can be taken now."""
+    def allows(self, requests: int = 0, size: int | None = None) -> bool:
+        """Whether so many requests, and a message of ``size`` bytes, can be taken now."""
+        depth = self._depth
+        if size is not None and depth is not None and not (depth.is_known and depth.allows(self._most)):
+            return False
+        now = self._clock()
+        for allowance in self._allowances:
+            most = allowance.terms.max_message_bytes
+            if size is not None and most is not None and size > most:
+                return False
+            for bucket, amount in zip(allowance.buckets, _amounts(requests, size), strict=True):
+                if bucket is not None and amount and bucket.wait(now, amount):
+                    return False
+        return True
+
+    def take(self, requests: int = 0, size: int | None = None) -> None:
+        """Take them, whether or not they are there."""
+        now = self._clock()
+        for allowance in self._allowances:
+            for bucket, amount in zip(allowance.buckets, _amounts(requests, size), strict=True):
+                if bucket is not None and amount:
+                    bucket.take(now, amount)
+        if size is not None and self._depth is not None:
+            self._depth.take(1)
+
+    def spend(self, requests: int = 0, size: int | None = None) -> None:
+        """Take them, or raise RateExceeded, QueueFull or BodyTooLarge and take nothing."""
+        if not self.allows(requests, size):
+            self._refuse(requests, size)
+        self.take(requests, size)
+
+    async def publish(self, size: int) -> None:
+        """Take a message, or raise what :meth:`spend` raises. Waits at most 2 s for the first count of a queue."""
+        if self._depth is not None:
+            await self._depth.know()
+        self.spend(size=size)
+
+    async def publish_many(self, bodies: Sequence[bytes]) -> list[BabelgateError | None]:
+        """Take the messages of a batch: the error of each that is refused. After one that is beyond a rate, or that the
+        queue has no room for, all are."""
+        if self._depth is not None:
+            await self._depth.know()
+        errors: list[BabelgateError | None] = []
+        for body in bodies:
+            try:
+                self.spend(size=len(body))
+                errors.append(None)
+            except BodyTooLarge as error:
+                errors.append(error.without_frames())
+            except (RateExceeded, QueueFull) as error:
+                errors += [error.without_frames()] * (len(bodies) - len(errors))
+                break
+        return errors
+
+    def enter(self, work: Work) -> Callable[[], None]:
+        """Begin a receive or a stream; the function ends it. Raises ConcurrencyExceeded."""
+        for allowance in self._allowances:
+            if allowance.is_busy_with(work):
+                self._refused[f"{allowance.scope}-{work}"] += 1
+                count = allowance.running[work]
+                raise ConcurrencyExceeded(reason=f"{allowance.says} has {count} {work} already.", retry_after=1)
+        for allowance in self._allowances:
+            allowance.running[work] += 1
+        return partial(_leave, self._allowances, work)
+
+    def has_place(self, work: Work) -> bool:
+        """Whether another receive or stream can begin."""
+        return not any(allowance.is_busy_with(work) for allowance in self._allowances)
+
+    def _refuse(self, requests: int, size: int | None) -> None:
+        """Raise the error of a size, else of the rate that ends last, else of the depth."""
         now = self._clock()
         longest, cause = 0.0, None
         for allowance in self._allowances:
-            for index, amount in enumerate((requests, messages, size)):
+            most = allowance.terms.max_message_bytes
+            if size is not None and most is not None and size > most:
+                self._refused[f"{allowance.scope}-message-bytes"] += 1
+                raise BodyTooLarge(actual=size, limit=most)
+            for index, amount in enumerate(_amounts(requests, size)):
                 bucket = allowance.buckets[index]
                 if bucket is not None and amount and (wait := bucket.wait(now, amount)) > longest:
                     longest, cause = wait, (allowance, index)
@@ -81,37 +188,12 @@ class Quota:
             allowance, index = cause
             self._refused[f"{allowance.scope}-{UNITS[index]}"] += 1
             raise _refusal(allowance, index, longest)
-
-    def allows(self, requests: int = 0, messages: int = 0, size: int = 0) -> bool:
-        """Whether so many requests, messages and bytes can be taken now."""
-        now = self._clock()
-        return not any(
-            bucket is not None and amount and bucket.wait(now, amount)
-            for allowance in self._allowances
-            for bucket, amount in zip(allowance.buckets, (requests, messages, size), strict=True)
-        )
-
-    def take(self, requests: int = 0, messages: int = 0, size: int = 0) -> None:
-        """Take them, whether or not they are there."""
-        now = self._clock()
-        for allowance in self._allowances:
-            for bucket, amount in zip(allowance.buckets, (requests, messages, size), strict=True):
-                if bucket is not None and amount:
-                    bucket.take(now, amount)
-
-    def spend(self, requests: int = 0, messages: int = 0, size: int = 0) -> None:
-        """Take them, or raise RateExceeded and take nothing."""
-        self.check(requests, messages, size)
-        self.take(requests, messages, size)
-
-    def spend_on(self, bodies: Sequence[bytes]) -> tuple[int, RateExceeded | None]:
-        """Take the first messages of a batch, as many as can be taken: their number, and why no more."""
-        for index, body in enumerate(bodies):
+        if self._depth is not None:
             try:
-                self.spend(0, 1, len(body))
-            except RateExceeded as error:
-                return index, error.without_frames()
-        return len(bodies), None
+                self._depth.check(self._most)
+            except QueueFull:
+                self._refused["queue-depth"] += 1
+                raise
 
     def fields(self) -> list[tuple[bytes, bytes]]:
         """The fields ``RateLimit`` and ``RateLimit-Policy`` of an answer:
@@ -124,6 +206,8 @@ class Quota:
                     name, described = policy
                     policies.append(described)
                     states.append(b"%b;r=%d;t=%d" % (name, bucket.left(now) + 1e-6, math.ceil(bucket.full_in(now))))
+        if not policies:
+            return []
         return [(b"ratelimit-policy", b", ".join(policies)), (b"ratelimit", b", ".join(states))]
 
 
@@ -143,6 +227,7 @@ class RateLimits:
         self._clock = clock
         self._allowances: Recent[_Key, Allowance] = Recent(most, self._is_busy)
         self._most_busy = most * 4
+        self._depths = Depths(clock)
         self.refused: Counter[str] = Counter()
         """How often each of LIMITS has refused something."""
 
@@ -151,15 +236,17 @@ class RateLimits:
         found = []
         terms = self._identity if caller.limits is None else caller.limits
         name = caller.name
-        if terms is not None and terms.has_rates:
+        if terms is not None and terms.limits_anything:
             found.append(self._allowance((name, ""), terms, "identity", f"The identity {name!r}"))
         if route is not None and (queue_terms := route.policy.limits) is not None:
             queue = route.queue
-            if queue_terms.has_rates:
+            if queue_terms.limits_anything:
                 found.append(self._allowance(("", queue), queue_terms, "queue", f"The queue {queue!r}"))
-            if queue_terms.per_identity is not None and queue_terms.per_identity.has_rates:
+            if queue_terms.per_identity is not None and queue_terms.per_identity.limits_anything:
                 says = f"The identity {name!r}, on the queue {queue!r},"
                 found.append(self._allowance((name, queue), queue_terms.per_identity, "identity-on-queue", says))
+            if queue_terms.max_depth is not None:
+                return Quota(found, self._clock, self.refused, self._depths.of(route), queue_terms.max_depth)
         return Quota(found, self._clock, self.refused) if found else None
 
     def of_request(self, caller: Caller, queue: str) -> Quota | None:
@@ -172,6 +259,10 @@ class RateLimits:
             except BabelgateError:
                 route = None
         return self.of(caller, route)
+
+    async def close(self) -> None:
+        """Stop counting; idempotent."""
+        await self._depths.close()
 
     def _allowance(self, key: _Key, terms: RateTerms, scope: Scope, says: str) -> Allowance:
         found = self._allowances.get(key)
@@ -186,6 +277,16 @@ def _policy(name: str, bucket: Bucket, unit: bytes) -> tuple[bytes, bytes]:
     quoted = b'"%b"' % name.encode("ascii")
     window = math.ceil(bucket.capacity / bucket.rate)
     return quoted, b'%b;q=%d;w=%d;qu="%b"' % (quoted, bucket.capacity, window, unit)
+
+
+def _amounts(requests: int, size: int | None) -> tuple[int, int, int]:
+    """What is taken, in the order of UNITS. ``size``: of a message; None: there is none."""
+    return (requests, 0, 0) if size is None else (requests, 1, size)
+
+
+def _leave(allowances: Sequence[Allowance], work: Work) -> None:
+    for allowance in allowances:
+        allowance.running[work] -= 1
 
 
 def _refusal(allowance: Allowance, index: int, wait: float) -> RateExceeded:

@@ -82,6 +82,8 @@ class Consuming:
             if form in (ENVELOPE, EVENT) and parameters.max_messages != 1:
                 what = f"a bare envelope, and for one event: accept {BATCHED} for several"
                 raise InvalidParameter(name="max_messages", reason=f"must be 1 for {what}", pointer="/max_messages")
+            if exchange.quota is not None:
+                permit.then = exchange.quota.enter("receives")
             receiving = self._gateway.receive(
                 exchange.caller,
                 access,

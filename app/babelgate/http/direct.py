@@ -167,12 +167,12 @@ class DirectEndpoints:
     ) -> bytes | None:
         """Serve a request within its rates; one beyond them is refused by the application."""
         verb = request.target.verb
-        messages, size = (1, len(body)) if verb == _PUBLISH else (0, 0)
-        if quota is not None and not quota.allows(1, messages, size):
+        size = len(body) if verb == _PUBLISH else None
+        if quota is not None and not (quota.allows(1, size) and (verb != _RECEIVE or quota.has_place("receives"))):
             return body
         left = self._endpoints[verb][1](request, body, access, began, quota)
         if left is None and quota is not None:
-            quota.take(1, messages, size)
+            quota.take(1, size)
         return left
 
     def _admitted(self, key: _CallerKey, fields: Mapping[bytes, bytes]) -> Caller:
@@ -213,6 +213,8 @@ class DirectEndpoints:
             lease_seconds = given(parameters.lease_seconds)
         permit = gateway.admission.receive(access.route.broker)
         try:
+            if quota is not None:
+                permit.then = quota.enter("receives")
             begun = gateway.begin_receive(access, parameters.max_messages, parameters.wait_seconds, lease_seconds)
         except BaseException:
             permit.release()

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
-from babelgate.gateway import buckets, history, pauses
+from babelgate.gateway import buckets, depths, history, pauses, rate_limits
 from babelgate.jsontext import MAX_POINTER
 from babelgate.push import errors as push_errors
 from babelgate.schemas.errors import SchemaNotFound
@@ -165,6 +165,8 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.Draining: Meaning(503, "Stopping", 1),
     errors.Overloaded: Meaning(429, "Overloaded", 1),
     buckets.RateExceeded: Meaning(429, "Rate exceeded", 1),
+    depths.QueueFull: Meaning(429, "Queue full", 1),
+    rate_limits.ConcurrencyExceeded: Meaning(429, "Too many at a time", 1),
     errors.BrokerError: Meaning(502, "Broker error"),
     errors.BrokerUnavailable: Meaning(503, "Broker unavailable", 2),
     errors.OutcomeUnknown: Meaning(504, "Outcome unknown"),

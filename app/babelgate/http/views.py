@@ -103,22 +103,23 @@ class CapabilitiesView(View):
 
 
 class RateTermsView(View):
-    """Rates; `null`: no limit."""
+    """Rates and other limits; `null`: no limit."""
 
     requests_per_second: float | None = Field(description="Requests a second, whatever they ask for.")
     messages_per_second: float | None = Field(description="Published messages a second.")
     bytes_per_second: float | None = Field(description="Bytes of published messages a second.")
     burst_seconds: int = Field(description="After a pause, what so many seconds bring may come at once.")
+    max_message_bytes: int | None = Field(description="Size of one message as it is sent.")
+    max_receives: int | None = Field(description="Receives that one process serves at a time.")
+    max_streams: int | None = Field(description="Streams that one process serves at a time.")
 
 
 class QueueLimitsView(RateTermsView):
     """The limits of a queue. Requests and messages beyond a rate get 429 `rate_exceeded`."""
 
-    per_identity: RateTermsView | None = Field(
-        description="The rates of each identity on this queue; `null`: no limits."
-    )
-    counted_in: Literal["process", "replicas"]
-    """`process`: each process of each replica counts for itself; `replicas`: all count together."""
+    per_identity: RateTermsView | None = Field(description="The limits of each identity on this queue; `null`: none.")
+    max_depth: int | None = Field(description="Messages beyond which publishes get 429 `queue_full`; `null`: any.")
+    counted_in: Literal["process", "replicas"] = Field(description="`process`: each for itself; `replicas`: together.")
 
 
 class PolicyView(View):

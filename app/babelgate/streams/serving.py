@@ -50,6 +50,8 @@ class Streaming:
             asked = parameters_of(exchange, exchange.scope["query_string"], body, StreamRequest)
             if exchange.headers.get(b"last-event-id"):
                 raise ResumeUnsupported(header="Last-Event-ID")
+            if exchange.quota is not None:
+                permit.then = exchange.quota.enter("streams")
             options = StreamOptions(asked.max_in_flight, given(asked.lease_seconds), asked.auto_extend)
             with Stream(gateway, exchange.caller, access, options, exchange.trace) as stream:
                 if not offers_websocket(exchange.headers) or exchange.whole is None:

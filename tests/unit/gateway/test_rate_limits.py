@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
+from babelgate.brokers.binding import QueueStats
+from babelgate.errors import BodyTooLarge, BrokerUnavailable
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.buckets import Bucket, RateExceeded
+from babelgate.gateway.depths import FRESH_SECONDS, QueueFull
 from babelgate.gateway.limit_terms import QueueTerms, RateTerms
-from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.rate_limits import ConcurrencyExceeded, RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
 from tests.harness.memory import CAPABLE, MemoryBinding
 
@@ -23,9 +27,22 @@ class Seconds:
         return self.now
 
 
+class Counting(MemoryBinding):
+    """``depth``: what it counts; None: it does not answer. ``counts``: how often it was asked."""
+
+    depth: int | None = 0
+    counts = 0
+
+    async def stats(self, queue):
+        self.counts += 1
+        if self.depth is None:
+            raise BrokerUnavailable("local", "a test")
+        return QueueStats(depth=self.depth, delayed=1)
+
+
 def limits_of(queue=None, identity=None, most=100):
     clock = Seconds()
-    rules = [Rule("orders*", MemoryBinding("local", CAPABLE), Policy(limits=queue))]
+    rules = [Rule("orders*", Counting("local", CAPABLE), Policy(limits=queue))]
     return clock, RateLimits(Router(rules, None), identity, clock, most)
 
 
@@ -70,18 +87,18 @@ def test_scopes_count_apart_and_all_are_needed():
     route = limits._router.route("orders")
 
     def publishes(caller, queue="orders"):
-        return spent(limits.of(caller, limits._router.route(queue)), 20, messages=1)
+        return spent(limits.of(caller, limits._router.route(queue)), 20, size=1)
 
     assert publishes(shop) == 4  # of the identity on the queue
     assert publishes(other) == 2  # what the queue has left
     assert publishes(shop, "orders2") == 1  # what the identity has left
     # What one scope refused was taken from none.
-    assert limits.of(other, None) is not None and spent(limits.of(other, None), 20, messages=1) == 3
+    assert limits.of(other, None) is not None and spent(limits.of(other, None), 20, size=1) == 3
     clock.now += 1
     assert publishes(other) == 4
-    assert limits.of(shop, route).allows(messages=2)
-    assert not limits.of(shop, route).allows(messages=3)
-    assert dict(limits.refused) == {"identity-messages": 36, "queue-messages": 18, "identity-on-queue-messages": 32}
+    # Of the queue's six a second the other one has taken four.
+    assert spent(limits.of(shop, route), 9, size=1) == 2
+    assert dict(limits.refused) == {"identity-messages": 36, "queue-messages": 25, "identity-on-queue-messages": 32}
 
 
 def test_own_limits_replace_those_of_all_identities():
@@ -105,10 +122,11 @@ def test_a_request_without_a_right_costs_the_queue_nothing():
 def test_a_refusal_names_what_was_exceeded_and_when_it_is_over():
     clock, limits = limits_of(QueueTerms(bytes_per_second=100), RateTerms(messages_per_second=0.1))
     quota = limits.of(Caller("shop", ALL), limits._router.route("orders"))
-    quota.spend(messages=1, size=900)
+    quota.spend(size=900)
     with pytest.raises(RateExceeded, match=r"^The identity 'shop' may publish 0\.1 messages a second") as caught:
-        quota.spend(messages=1, size=1)
+        quota.spend(size=1)
     assert caught.value.facts["retry_after"] == 10
+    quota = limits.of(Caller("free", ALL, limits=RateTerms()), limits._router.route("orders"))
     with pytest.raises(RateExceeded, match=r"^The queue 'orders' takes 100 bytes a second\.") as caught:
         quota.spend(size=1)
     assert caught.value.facts["retry_after"] == 9
@@ -116,13 +134,14 @@ def test_a_refusal_names_what_was_exceeded_and_when_it_is_over():
     quota.spend(size=1)
 
 
-def test_a_batch_is_published_as_far_as_the_rates_reach():
-    _, limits = limits_of(identity=RateTerms(messages_per_second=3, bytes_per_second=10))
+async def test_a_batch_is_published_as_far_as_the_rates_reach():
+    clock, limits = limits_of(identity=RateTerms(messages_per_second=3, bytes_per_second=10))
     quota = limits.of(Caller("shop", ALL), None)
-    assert quota.spend_on([b"12345"] * 2) == (2, None)
-    count, error = quota.spend_on([b"1"] * 5)
-    assert (count, type(error)) == (0, RateExceeded)
-    assert quota.allows(messages=1)
+    assert await quota.publish_many([b"12345"] * 2) == [None, None]
+    errors = await quota.publish_many([b"1"] * 5)
+    assert [type(each) for each in errors] == [RateExceeded] * 5
+    clock.now += 1
+    assert [type(each) for each in await quota.publish_many([b"1"] * 5)] == [type(None)] * 3 + [RateExceeded] * 2
 
 
 def test_fields_are_structured_fields_that_agree():
@@ -130,13 +149,13 @@ def test_fields_are_structured_fields_that_agree():
         QueueTerms(bytes_per_second=1_000), RateTerms(requests_per_second=0.5, messages_per_second=10, burst_seconds=3)
     )
     quota = limits.of(Caller("shop", ALL), limits._router.route("orders"))
-    quota.spend(1, 4, 250)
+    quota.spend(1, 250)
     fields = dict(quota.fields())
     assert fields[b"ratelimit-policy"] == (
         b'"identity-requests";q=1;w=3;qu="requests", "identity-messages";q=30;w=3;qu="messages", '
         b'"queue-bytes";q=1000;w=1;qu="content-bytes"'
     )
-    assert fields[b"ratelimit"] == b'"identity-requests";r=0;t=2, "identity-messages";r=26;t=1, "queue-bytes";r=750;t=1'
+    assert fields[b"ratelimit"] == b'"identity-requests";r=0;t=2, "identity-messages";r=29;t=1, "queue-bytes";r=750;t=1'
     quota.take(size=10**9)
     assert re.search(rb'"queue-bytes";r=0;t=\d+$', dict(quota.fields())[b"ratelimit"])
 
@@ -152,3 +171,66 @@ def test_memory_is_bounded_and_what_is_in_use_is_kept():
     for number in range(1_000):
         limits.of(Caller(f"busy {number}", ALL), None).take(requests=10)
     assert len(limits._allowances) <= 401
+
+
+@pytest.mark.parametrize("own", [{"max_message_bytes": 10}, {"per_identity": RateTerms(max_message_bytes=10)}])
+async def test_a_message_that_is_too_large_costs_nothing_and_stops_no_batch(own):
+    _, limits = limits_of(QueueTerms(messages_per_second=2, **own))
+    quota = limits.of(Caller("shop", ALL), limits._router.route("orders"))
+    with pytest.raises(BodyTooLarge) as caught:
+        await quota.publish(11)
+    assert caught.value.facts == {"actual": 11, "limit": 10}
+    errors = await quota.publish_many([b"x" * 11, b"x" * 10, b"x" * 11, b"x", b"x"])
+    assert [type(each) for each in errors] == [BodyTooLarge, type(None), BodyTooLarge, type(None), RateExceeded]
+
+
+def test_work_at_a_time_is_counted_until_it_ends():
+    _, limits = limits_of(QueueTerms(max_receives=3, per_identity=RateTerms(max_receives=2, max_streams=1)))
+    route = limits._router.route("orders")
+    shop, other = (limits.of(Caller(name, ALL), route) for name in ("shop", "other"))
+    ends = [shop.enter("receives"), shop.enter("receives")]
+    with pytest.raises(ConcurrencyExceeded, match=r"^The identity 'shop', on the queue 'orders', has 2 receives"):
+        shop.enter("receives")
+    ends.append(other.enter("receives"))
+    with pytest.raises(ConcurrencyExceeded, match=r"^The queue 'orders' has 3 receives"):
+        other.enter("receives")
+    assert not other.has_place("receives") and other.has_place("streams")
+    shop.enter("streams")()
+    shop.enter("streams")
+    for end in ends:
+        end()
+    assert shop.enter("receives") and not shop.has_place("streams")
+    assert dict(limits.refused) == {"identity-on-queue-receives": 1, "queue-receives": 1}
+
+
+async def test_a_full_queue_refuses_until_the_broker_counts_less():
+    clock, limits = limits_of(QueueTerms(max_depth=10))
+    route = limits._router.route("orders")
+    broker = route.binding
+    broker.depth = 6
+    quota = limits.of(Caller("shop", ALL), route)
+    # Without a count the direct way leaves it to the application.
+    assert not quota.allows(1, 5)
+    assert [type(each) for each in await quota.publish_many([b"x"] * 5)] == [type(None)] * 3 + [QueueFull] * 2
+    with pytest.raises(QueueFull) as caught:
+        await quota.publish(1)
+    assert (caught.value.facts["depth"], caught.value.facts["limit"]) == (10, 10)
+    assert broker.counts == 1
+    broker.depth = 8
+    clock.now += FRESH_SECONDS * 1.1
+    with pytest.raises(QueueFull):
+        await quota.publish(1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (broker.counts, quota.allows(1, 5)) == (2, True)
+    await quota.publish(1)
+    with pytest.raises(QueueFull):
+        await quota.publish(1)
+    # A broker that does not answer refuses the message itself.
+    broker.depth = None
+    clock.now += FRESH_SECONDS * 1.1
+    for _ in range(10):
+        quota.allows(1, 5)
+        await asyncio.sleep(0)
+    await quota.publish(1)
+    await limits.close()
