@@ -244,7 +244,7 @@ async def send(
     outcomes: Sequence[Outcome]
     try:
         messages = [each.outgoing for each in ready]
-        outcomes = await target.binding.publish(target.native, messages) if messages else []
+        outcomes = await target.publish(messages) if messages else []
     except BabelgateError as error:
         outcomes = failure_for_each(error, len(ready))
     sent: list[ReadyLetter] = []

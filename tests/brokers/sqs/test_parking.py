@@ -18,8 +18,10 @@ from babelgate.errors import UnsupportedByBroker
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.model import Message, Nack, Settlement
+from babelgate.gateway.model import EVERY_LETTER, LetterEdit, Message, Nack, Reject, Settlement
 from babelgate.gateway.routing import Router, Rule
+from babelgate.leases.shared import SharedLeaseManager
+from babelgate.leases.table import BrokerUsage
 from tests.brokers.redis.harness import RedisBroker
 from tests.brokers.registry import Servers
 from tests.brokers.sqs.harness import STANDARD, SqsBroker
@@ -102,6 +104,29 @@ async def test_a_purge_removes_parked_messages(elastic: Server, tmp_path: Path, 
         assert await one.gateway.purge(ANYONE, queue, dry_run=True) == 1
         assert await one.gateway.purge(ANYONE, queue) == 1
         assert await one.delayed() == 0
+
+
+async def test_an_edited_letter_with_a_long_delay_is_parked(elastic: Server, tmp_path: Path, queue: str) -> None:
+    hands = Hands()
+    async with site(elastic, queue, local(tmp_path, hands.clock)) as one:
+        await one.publish(draft({"n": 1}))
+        await one.settle(Settlement(rejects=[Reject([(await one.one()).ack_token])]))
+        (letter,), _ = await one.gateway.letters.page(ANYONE, queue, EVERY_LETTER, 10, None)
+        edit = LetterEdit(body=json.dumps({"job": "urn:babel:a", "data": {"n": 2}, "delay_seconds": 100_000}).encode())
+        await one.gateway.letters.redrive_one(ANYONE, queue, letter.letter_id, None, edit, False, None)
+        assert await one.delayed() == 1
+        hands.now += 100_000_000
+        assert json.loads((await one.one()).body)["data"] == {"n": 2}
+
+
+def test_a_nack_is_parked_by_the_replica_that_has_the_body(tmp_path: Path, queue: str) -> None:
+    aws = bindings.connect("aws", "sqs://us-east-1", {}, now_ms)
+    route = Rule("*", aws, parking=local(tmp_path)).route(queue)
+    leases = SharedLeaseManager(route, BrokerUsage(), now_ms)
+    longest = aws.capabilities(route.native).max_retry_delay_seconds
+    assert longest is not None
+    assert not leases.needs_receiver("release", "handle", 0, longest)
+    assert leases.needs_receiver("release", "handle", 0, longest + 1)
 
 
 async def test_what_sqs_cannot_carry_is_refused_before_it_is_parked(
