@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from babelgate import __version__
+from babelgate.cli.audit import audit
 from babelgate.cli.connection import CONFIG
 from babelgate.cli.consuming import ack, nack, peek, receive, tail
 from babelgate.cli.dead_letters import dead_letters, formerly_redrive
@@ -213,6 +214,7 @@ _COMMANDS = (
         trace,
         events,
         journal,
+        audit,
         pipeline,
     ),
 )

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from babelgate.config import sources
+from babelgate.config.audit import AuditSettings
 from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
 from babelgate.config.rate_limits import RateLimitSettings
@@ -68,6 +69,7 @@ class Settings(Section):
     peers: PeerSettings = PeerSettings()
     idempotency: IdempotencySettings = IdempotencySettings()
     journal: JournalSettings = JournalSettings()
+    audit: AuditSettings = AuditSettings()
     console: ConsoleSettings = ConsoleSettings()
     push: PushSettings = PushSettings()
     schemas: SchemaSettings = SchemaSettings()

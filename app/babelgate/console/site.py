@@ -15,6 +15,7 @@ from babelgate.console.sessions import SESSION_COOKIE
 from babelgate.console.visits import ROOT, Visit
 from babelgate.errors import BabelgateError, Forbidden, InternalError, InvalidParameter, Unauthenticated
 from babelgate.gateway.authorization import ANYONE
+from babelgate.http.audited import AuditedExchange
 from babelgate.http.body import media_type, read
 from babelgate.http.exchange import ClientGone, Exchange
 from babelgate.http.heads import check_query
@@ -135,6 +136,10 @@ class Console:
             raise Forbidden(reason="The form is not one of this session. Load the page again, and repeat the action.")
         if route.writes and self._frame.read_only:
             raise Forbidden(reason="The console is read-only here: `console.read_only` is set.")
+        exchange = visit.exchange
+        if isinstance(exchange, AuditedExchange):
+            exchange.changes = route.writes
+            exchange.require_record()
         outcome = "failed"
         try:
             answer = await route.handler(visit)
@@ -144,7 +149,6 @@ class Console:
             raise
         finally:
             if route.writes:
-                exchange = visit.exchange
                 log.info(
                     "console action",
                     caller=visit.caller.name,

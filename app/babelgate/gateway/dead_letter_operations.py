@@ -43,7 +43,7 @@ from babelgate.gateway.model import (
     RemovalResult,
 )
 from babelgate.gateway.names import check_queue_name
-from babelgate.gateway.overview import count_purge
+from babelgate.gateway.overview import count_purge, noted_purge
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.redrive import (
     EDITED,
@@ -61,6 +61,7 @@ from babelgate.gateway.redrive_files import RedriveJob
 from babelgate.gateway.redrive_jobs import RedriveJobs
 from babelgate.gateway.routing import Route
 from babelgate.gateway.spans import redriving
+from babelgate.observe.audit.notes import note
 from babelgate.observe.events import Facts, Observe
 from babelgate.observe.tracing.trace import Trace, Tracing
 from babelgate.runtime import turns
@@ -154,7 +155,9 @@ class DeadLetterOperations:
         """
         route = self._route(caller, Right.MANAGE, queue)
         binding = route.offering(DeadStore)
-        return await (count_purge(route, ("dead",)) if dry_run else binding.purge_dead(route.native))
+        return noted_purge(
+            await (count_purge(route, ("dead",)) if dry_run else binding.purge_dead(route.native)), dry_run
+        )
 
     async def redrive(
         self, caller: Caller, queue: str, order: RedriveOrder, to_queue: str | None, trace: Trace | None
@@ -329,6 +332,7 @@ class DeadLetterOperations:
     def _routes(
         self, caller: Caller, queue: str, to_queue: str | None, force: bool, *, edits: bool = False
     ) -> tuple[Route, Route]:
+        note(to_queue=to_queue, force=force or None, edited=edits or None)
         source = self._route(caller, Right.MANAGE, queue)
         target = source
         if to_queue is not None and to_queue != queue:

@@ -15,6 +15,7 @@ from babelgate.envelope import DeadSummary
 from babelgate.errors import BabelgateError, DeadLetterNotReached, UnknownDeadLetter
 from babelgate.gateway.model import EVERY_LETTER, DeadLetter, DeadLetterFilter, RemovalResult
 from babelgate.gateway.routing import PAGE_BYTES, Route, affordable
+from babelgate.observe.audit.notes import note
 from babelgate.runtime import turns
 
 _PAGE = 100
@@ -189,6 +190,8 @@ async def remove(route: Route, letter_ids: Iterable[str]) -> list[RemovalResult]
         if len(wanted) == len(results):
             raise
         results.update(dict.fromkeys(wanted, error.without_frames()))
+    removed_count = sum(error is None for error in results.values())
+    note(removed=removed_count, failed=len(results) - removed_count)
     return [RemovalResult(letter_id, error) for letter_id, error in results.items()]
 
 

@@ -37,7 +37,7 @@ from babelgate.gateway.idempotency import KeyPolicy, KeyStores
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import Message, Projection, Receipt, Settlement, SettleResult
 from babelgate.gateway.outages import Outages
-from babelgate.gateway.overview import Overview, count_purge, peek
+from babelgate.gateway.overview import Overview, count_purge, noted_purge, peek
 from babelgate.gateway.parking import Mover
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.publish import Begun, Publisher
@@ -383,7 +383,8 @@ class Gateway:
         Raises UnsupportedByBroker, for a dry run also where the broker cannot count these messages.
         """
         route = self._runtime(caller, Right.MANAGE, queue).route
-        return await (count_purge(route, route.capabilities.purge_counts) if dry_run else route.purge())
+        purging = count_purge(route, route.capabilities.purge_counts) if dry_run else route.purge()
+        return noted_purge(await purging, dry_run)
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
         # Most callers have looked the access up before they read the body.

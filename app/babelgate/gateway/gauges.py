@@ -16,10 +16,16 @@ from babelgate.gateway.outages import Outages
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.rate_limits import LIMITS
 from babelgate.gateway.routing import Route
+from babelgate.observe.audit.trail import Audit
 from babelgate.observe.journal.writer import Journal
 from babelgate.observe.logs import get_logger
 from babelgate.observe.metrics import process
 from babelgate.observe.metrics.catalogue import (
+    AUDIT_ERRORS,
+    AUDIT_LEFT_OUT,
+    AUDIT_LOST,
+    AUDIT_PENDING,
+    AUDIT_RECORDS,
     BROKER_UP,
     BROKER_WARNINGS,
     BUILD_INFO,
@@ -83,9 +89,11 @@ class Gauges:
         metrics: Metrics,
         read_seconds: float = READ_SECONDS,
         journal: Journal | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._gateway = gateway
         self._journal = journal
+        self._audit = audit
         self._metrics = metrics
         self._read_seconds = read_seconds
         self._brokers = [_Broker(binding, gateway.outages) for binding in gateway.bindings.values()]
@@ -126,6 +134,7 @@ class Gauges:
             },
             **self._of_rate_limits(),
             **self._of_journal(),
+            **self._of_audit(),
             **self._of_tracing(),
         }
 
@@ -153,6 +162,19 @@ class Gauges:
             JOURNAL_BUFFER: stats.buffer_bytes,
             JOURNAL_SEGMENTS: stats.segments,
             JOURNAL_ERRORS: stats.errors,
+        }
+        return {metric.otel: {(): float(value)} for metric, value in values.items()}
+
+    def _of_audit(self) -> Snapshot:
+        if self._audit is None:
+            return {}
+        stats = self._audit.stats()
+        values = {
+            AUDIT_RECORDS: stats.records,
+            AUDIT_PENDING: stats.pending,
+            AUDIT_ERRORS: stats.errors,
+            AUDIT_LOST: stats.lost,
+            AUDIT_LEFT_OUT: stats.left_out,
         }
         return {metric.otel: {(): float(value)} for metric, value in values.items()}
 

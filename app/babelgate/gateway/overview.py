@@ -23,6 +23,7 @@ from babelgate.gateway.replicas import Replicas
 from babelgate.gateway.route_warnings import broker_warnings, warnings_of
 from babelgate.gateway.routing import Route, Router, affordable
 from babelgate.gateway.runtimes import QueueRuntimes
+from babelgate.observe.audit.notes import note
 from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
 
@@ -206,6 +207,12 @@ class Overview:
 
         names = sorted(self._required)
         return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
+
+
+def noted_purge(removed: int, dry_run: bool) -> int:
+    """``removed``, the number of messages that a purge removed or would remove, noted for the audit trail."""
+    note(removed=0 if dry_run else removed, dry_run=dry_run or None)
+    return removed
 
 
 async def count_purge(route: Route, counts: Sequence[str]) -> int:

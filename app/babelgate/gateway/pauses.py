@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from babelgate.clock import Clock, now_ms, utc_text
 from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.observe.audit.notes import note
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
@@ -266,7 +267,9 @@ class Pauses:
 
     async def _carry_out(self, caller: Caller, change: PauseChange) -> PauseOutcome:
         """Spread ``change``, once more if a peer knew a newer one: the clock there was ahead, or it had been silent."""
+        note(publishes=change.publishes if change.paused else None)
         outcome = await self._spread(change)
+        note(kept=outcome.kept, told=outcome.told, silent=len(outcome.silent))
         if change.leaves(outcome.pause):
             return outcome
         at = self._next(change.queue)

@@ -21,6 +21,7 @@ from babelgate.gateway.dead_letters import Letter, Walk
 from babelgate.gateway.expiry import without_expiry
 from babelgate.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
 from babelgate.gateway.routing import Route
+from babelgate.observe.audit.notes import note
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.runtime import turns
 
@@ -106,7 +107,9 @@ class Redrive:
             await self.page()
             while not self.ended and await self.rest():
                 pass
-        return self.result
+        result = self.result
+        note(redriven=result.redriven, failed=result.failed, dry_run=result.dry_run or None)
+        return result
 
     async def page(self) -> None:
         """Read one page and send the selected letters of it."""

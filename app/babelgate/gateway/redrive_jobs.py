@@ -17,6 +17,7 @@ from babelgate.gateway.redrive import Redrive, RedriveOrder
 from babelgate.gateway.redrive_files import JobError, JobState, RedriveFiles, RedriveJob
 from babelgate.gateway.routing import Route
 from babelgate.gateway.spans import redriving
+from babelgate.observe.audit.notes import note
 from babelgate.observe.events import Observe
 from babelgate.observe.logs import get_logger
 from babelgate.observe.tracing.trace import Trace
@@ -102,6 +103,7 @@ class RedriveJobs:
             started_at=now,
             updated_at=now,
         )
+        note(redrive=job.id)
         lock = await asyncio.to_thread(self._files.create, job)
         self._tasks.start(self._run(job, lock, source, target, trace))
         return job

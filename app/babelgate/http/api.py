@@ -15,6 +15,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.http import docs, health
 from babelgate.http.accepted_bodies import AcceptedBodies
+from babelgate.http.audited import AuditedExchange, HttpAudit
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits, media_type
 from babelgate.http.consume import Consuming
@@ -56,6 +57,7 @@ def create_api(
     stream: Handler | None = None,
     accepting: AcceptedBodies | None = None,
     tokens: Tokens | str = NO_CREDENTIALS,
+    audit: HttpAudit | None = None,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -67,10 +69,10 @@ def create_api(
     None: there are no such paths. ``cors``: the pages of other origins that may call; None: none. ``pushes``: those of
     the process; None: there are no such paths. ``stream``: serves ``messages:stream`` of a queue; None: there is no
     such path. ``accepting``: the bodies of other senders that routes accept; None: none. ``tokens``: those that calls
-    make, or why they cannot.
+    make, or why they cannot. ``audit``: records what is changed and who is refused; None: nothing does.
     """
-    root = prefix.rstrip("/")
-    return Api(gateway, auth, limits, root, scraping, ended, console, cors, pushes, stream, accepting, tokens)
+    parts = scraping, ended, console, cors, pushes, stream, accepting, tokens, audit
+    return Api(gateway, auth, limits, prefix.rstrip("/"), *parts)
 
 
 class Api:
@@ -90,10 +92,12 @@ class Api:
         stream: Handler | None,
         accepting: AcceptedBodies | None,
         tokens: Tokens | str,
+        audit: HttpAudit | None,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
-        self._ended = ended
+        self._audit = audit
+        self._ended = ended if audit is None else (*ended, audit.ended)
         self._auth = auth
         self._limits = limits
         self._gateway = gateway
@@ -132,7 +136,11 @@ class Api:
         prefix = self._prefix or scope.get("root_path", "")
         if prefix and path.startswith(prefix + "/"):
             path = path[len(prefix) :]
-        exchange = Exchange(scope, receive, send, path)
+        if self._audit is None:
+            exchange = Exchange(scope, receive, send, path)
+        else:
+            is_hot = path.startswith(_QUEUES) and path[len(_QUEUES) :].partition("/")[2] in self._hot
+            exchange = self._audit.exchange(scope, receive, send, path, is_hot)
         trace = None
         headers = exchange.headers
         if self._cors is not None:
@@ -188,6 +196,8 @@ class Api:
             exchange.caller = self._admitted(exchange)
             if self._gateway.rate_limits is not None:
                 self._count(self._gateway.rate_limits, exchange)
+        if isinstance(exchange, AuditedExchange):
+            exchange.require_record()
         await serve_rest(self._rest, self._gateway, exchange, self._limits)
 
     def _count(self, limits: RateLimits, exchange: Exchange, queue: str = "") -> None:

@@ -15,6 +15,7 @@ from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
 from babelgate.gateway import buckets, depths, history, pauses, rate_limits
 from babelgate.jsontext import MAX_POINTER
+from babelgate.observe.audit.trail import AuditUnavailable
 from babelgate.push import errors as push_errors
 from babelgate.schemas.errors import SchemaNotFound
 from babelgate.tokens import errors as token_errors
@@ -156,6 +157,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     token_errors.TokenNameTaken: Meaning(409, "Name taken"),
     token_errors.TooManyTokens: Meaning(409, "Too many tokens"),
     SchemaNotFound: Meaning(404, "Schema not found"),
+    AuditUnavailable: Meaning(503, "Audit unavailable", 10),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),
     errors.Unauthenticated: Meaning(401, "Unauthenticated"),
     errors.Forbidden: Meaning(403, "Forbidden"),

@@ -127,10 +127,14 @@ async def serve_rest(rest: FastAPI, gateway: Gateway, exchange: Exchange, limits
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
+            exchange.route = route()
             message["headers"] = [*message["headers"], *exchange.head()]
         else:
             exchange.sent += len(message.get("body", b""))
         await exchange.send(message)
+
+    def route() -> str:
+        return getattr(scope.get("route"), "path", "")
 
     failures: list[Exception] = []
     # Hide differences that FastAPI does not expect: the prefix is removed, a body without a media type is JSON, and a
@@ -150,7 +154,7 @@ async def serve_rest(rest: FastAPI, gateway: Gateway, exchange: Exchange, limits
     try:
         await (exchange.unless_gone(serving) if scope["method"] == "GET" or is_validate else serving)
     finally:
-        exchange.route = getattr(scope.get("route"), "path", "")
+        exchange.route = route()
     if failures:
         raise failures[0]
 

@@ -44,10 +44,11 @@ class LogThrottle:
 
 
 class LineBudget:
-    """Allows at most 30 lines every ten seconds."""
+    """Allows at most ``lines`` every ten seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, lines: int = LINES) -> None:
         """``clock``: seconds."""
+        self._lines = lines
         self._clock = clock
         self._began = clock()
         self._written = 0
@@ -60,7 +61,7 @@ class LineBudget:
         if now - self._began >= SECONDS:
             self._began, self._written = now, 0
         self._pending += 1
-        if self._written >= LINES:
+        if self._written >= self._lines:
             return 0
         self._written += 1
         count, self._pending = self._pending, 0

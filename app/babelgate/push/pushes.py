@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
+from babelgate.observe.audit.notes import note
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.push.addresses import AddressGuard
@@ -131,6 +133,8 @@ class Pushes:
         Raises InvalidParameter, Forbidden, QueueNotFound, PushConfigured, TooManyPushes, StateUnavailable.
         """
         self._gateway.access(caller, Right.MANAGE, queue)
+        # Other parts of the address may be secrets.
+        note(host=urlsplit(target.url).hostname)
         if queue in self._configured:
             raise PushConfigured(queue=queue)
         if (why := refusal(target.url, self._guard)) is not None:

@@ -22,6 +22,7 @@ from babelgate.gateway.routing import Route
 from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.tracing.trace import check_env
 from babelgate.runtime.files import check_writable
+from babelgate.server.auditing import check_audit
 from babelgate.server.wiring import (
     connect_brokers,
     job_schemas,
@@ -116,6 +117,11 @@ def journal_directories(candidate: Candidate) -> None:
         configured.check()
 
 
+def audit_directory(candidate: Candidate) -> None:
+    """The audit trail can write where it is configured to."""
+    check_audit(candidate.settings)
+
+
 def telemetry(candidate: Candidate) -> None:
     """OpenTelemetry's environment variables are valid."""
     check_env()
@@ -138,6 +144,7 @@ CHECKS: Sequence[Callable[[Candidate], object]] = (
     tls,
     token_keys,
     journal_directories,
+    audit_directory,
     telemetry,
     peer_sockets,
 )

@@ -50,6 +50,7 @@ from babelgate.gateway.replicas import Identity, Replicas
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.http.api import Handler, create_api
+from babelgate.http.audited import HttpAudit
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
 from babelgate.http.direct import DirectEndpoints
@@ -67,6 +68,7 @@ from babelgate.runtime.files import identity
 from babelgate.schemas.job_schemas import JobSchemas, load
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits
 from babelgate.server.application import App, Part
+from babelgate.server.auditing import make_audit
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
 from babelgate.streams.serving import Streaming
@@ -196,6 +198,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         max_stream_bytes=settings.limits.max_stream_bytes,
         max_stream_lines=settings.limits.max_stream_lines,
     )
+    audit = make_audit(settings, clock)
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
     otlp: metrics_otlp.OtlpMetrics | None = None
@@ -208,13 +211,15 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     else:
         for queue in gateway.router.configured():
             metrics.register(queue, gateway.router.route(queue).broker)
-        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
+        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled, audit=audit), workers)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
     cipher = PeerCipher(token_keys(settings))
     pushes = _pushes(settings, gateway, metrics, PeerPushes(signer, cipher, directory, places))
     parts.append(pushes)
     gateway.overview.pushes = pushes
+    # It closes after them, because they may still record something.
+    parts += [] if audit is None else [audit]
     ended = [] if durations is None else [durations.ended]
     malformed = [] if durations is None else [durations.malformed]
     if settings.access_log:
@@ -240,6 +245,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         stream=Streaming(gateway).serve,
         accepting=accepting,
         tokens=tokens,
+        audit=None if audit is None else HttpAudit(audit),
     )
     refused = durations.refused if durations is not None else None
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)

@@ -84,7 +84,7 @@ true
 {{- define "babelgate.persistent" -}}
 {{- if kindIs "bool" .Values.persistence.enabled -}}
 {{- if .Values.persistence.enabled -}}true{{- end -}}
-{{- else if or (include "babelgate.sqlite" .) (dig "journal" "landing" "" .Values.config) -}}
+{{- else if or (include "babelgate.sqlite" .) (dig "journal" "landing" "" .Values.config) (dig "audit" "directory" "" .Values.config) -}}
 true
 {{- end -}}
 {{- end -}}

@@ -8,6 +8,7 @@ import re
 from babelgate.console.answers import PageAnswer
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
+from babelgate.observe.audit.notes import note
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 
@@ -42,6 +43,7 @@ async def sign_in(visit: Visit) -> PageAnswer:
         return visit.page("sign_in.html", status=401, to=to, refused=refused)._replace(headers=_CHALLENGE)
     visit.caller = caller
     visit.start(credential)
+    note(caller=caller.name)
     log.info("sign-in", caller=caller.name, **visit.exchange.ids())
     return visit.see_other(to)
 

@@ -179,6 +179,18 @@ JOURNAL_ERRORS = _counter(
     "babelgate.journal_errors", "Journal writes and landings that failed and are retried.", unit="{error}", labels=()
 )
 
+AUDIT_RECORDS = _counter("babelgate.audit_records", "Audit records written.", unit="{record}", labels=())
+AUDIT_PENDING = _gauge("babelgate.audit_pending", "Audit records in memory that wait for the disk.", "{record}")
+AUDIT_ERRORS = _counter(
+    "babelgate.audit_errors", "Audit writes that failed and are retried.", unit="{error}", labels=()
+)
+AUDIT_LOST = _counter(
+    "babelgate.audit_lost", "Audit records lost because the disk failed for long.", unit="{record}", labels=()
+)
+AUDIT_LEFT_OUT = _counter(
+    "babelgate.audit_left_out", "Refusals that the audit trail only counted.", unit="{refusal}", labels=()
+)
+
 SPANS_DROPPED = _counter(
     "babelgate.spans_dropped", "Recorded spans that no collector got.", "reason", unit="{span}", labels=()
 )
