@@ -30,6 +30,7 @@ from babelgate.cli.output import REFUSED, complain, configuration_errors, one_li
 from babelgate.cli.publishing import publish, validate
 from babelgate.cli.pushes import push
 from babelgate.cli.queues import brokers, pause, purge, queues, resume
+from babelgate.cli.schemas import schemas
 from babelgate.cli.startup import broker_states, greet, setting_warnings, summarize
 from babelgate.cli.tokens import tokens
 from babelgate.cli.top import open_console, top
@@ -215,6 +216,7 @@ _COMMANDS = (
         events,
         journal,
         audit,
+        schemas,
         pipeline,
     ),
 )

@@ -93,20 +93,25 @@ def _at(node: Any, place: str) -> Any:
     return node
 
 
-def self_contained(file: SchemaFile) -> Schema:
-    """A copy of the schema of ``file`` in which all names of files are absolute URIs: a job may be any text."""
+def self_contained(file: SchemaFile, space: str = "", inside: str | None = None) -> Schema:
+    """A copy of the schema of ``file`` in which all names of files are absolute URIs: a job may be any text.
+
+    ``space``: sets the URIs of one directory apart. ``inside``: the job in whose file references without a name lead;
+    None: they stay as they are.
+    """
     made = deepcopy(file.schema)
     for _, schema in subschemas(made):
         reference = schema.get("$ref")
-        if isinstance(reference, str) and not reference.startswith("#"):
+        if isinstance(reference, str):
             named, hash_sign, fragment = reference.partition("#")
-            schema["$ref"] = uri_of(named) + hash_sign + fragment
-    return made | {"$id": uri_of(file.job)}
+            if named or inside is not None:
+                schema["$ref"] = uri_of(named or inside or "", space) + hash_sign + fragment
+    return made | {"$id": uri_of(file.job, space)}
 
 
-def uri_of(job: str) -> str:
+def uri_of(job: str, space: str = "") -> str:
     """The URI of the schema of ``job`` within the process."""
-    return f"urn:babelgate-schema:{job.encode().hex()}"
+    return f"urn:babelgate-schema:{space}{job.encode().hex()}"
 
 
 def structure_faults(file: SchemaFile, files: Mapping[str, SchemaFile]) -> Iterator[SchemaFault]:
