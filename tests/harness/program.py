@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
+import inspect
 import json
 import os
 import runpy
@@ -91,12 +93,18 @@ _loaded = cache(_Loaded)
 
 
 def _serve() -> None:
+    # What a start loads when it is needed first.
+    for name in ("encodings.idna", "fastapi_swagger", "uvicorn.lifespan.on", "uvloop"):
+        importlib.import_module(name)
+    # Of the brokers, the one without an extra: tests/harness/without.py lets those of the others be missing.
+    from babelgate.brokers.sqlite import binding  # noqa: F401
     from babelgate.cli import client, main  # noqa: F401
-    from babelgate.http import dead_letters, health, queues, redrives
-    from babelgate.server import server, wiring  # noqa: F401
+    from babelgate.http import rest
+    from babelgate.server import accept, checks, server, wiring  # noqa: F401
 
-    for module in (queues, dead_letters, redrives, health):
-        module.routes()
+    for module in filter(inspect.ismodule, vars(rest).values()):
+        if hasattr(module, "routes"):
+            module.routes()
     # A fork neither copies nor searches what is there already.
     gc.freeze()
     for line in sys.stdin.buffer:
