@@ -23,7 +23,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("babelgate.brokers",),
     ("babelgate.leases",),
     ("babelgate.gateway",),
-    ("babelgate.push", "babelgate.tokens"),
+    ("babelgate.push", "babelgate.tokens", "babelgate.identities"),
     ("babelgate.cluster", "babelgate.config", "babelgate.pipeline"),
     ("babelgate.http",),
     ("babelgate.console", "babelgate.streams"),
@@ -73,7 +73,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
         "babelgate.pipeline.send",
         "babelgate.pipeline.source",
     ),
-    "httpcore": ("babelgate.cluster", "babelgate.push"),
+    "httpcore": ("babelgate.cluster", "babelgate.push", "babelgate.identities.fetching"),
+    "jwt": ("babelgate.identities.keys",),
 }
 """Who alone imports a library. A broker's client is an extra, so only its own package may import it."""
 

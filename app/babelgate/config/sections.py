@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -22,27 +21,18 @@ from pydantic import (
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from babelgate.config.accepting import AcceptSettings, distinct, several
+from babelgate.config.issuers import IssuerSettings, check_issuers
 from babelgate.config.made_tokens import MadeTokenSettings
 from babelgate.config.pages import CorsSettings, PageSettings
 from babelgate.config.push import PushTargetSettings
 from babelgate.config.rate_limits import QueueLimitSettings, RateSettings
-from babelgate.config.section import HOST, Delay, Seconds, Section, commas
+from babelgate.config.section import HOST, Delay, QueuePattern, Seconds, Section, commas
 from babelgate.gateway.admission import Bounds
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.routing import SchemaMode
 from babelgate.jsontext import digits
 from babelgate.masking import mask_url
 from babelgate.observe.journal import kept_meta
-
-_UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
-
-
-def _queue_pattern(value: str) -> str:
-    if not value or _UNREAL.search(value) or len(value) > 120:
-        raise ValueError("a queue name or pattern must be 1 to 120 of the characters A-Z a-z 0-9 . _ - and *")
-    if value.endswith(".dlq"):
-        raise ValueError("a dead-letter queue uses the route of its parent queue and cannot have its own")
-    return value
 
 
 def address(value: str) -> str:
@@ -58,9 +48,6 @@ def host_name(value: str) -> str:
     if not HOST.fullmatch(value.lower()):
         raise ValueError("must be a host name or address without scheme and port, with an IPv6 address in brackets")
     return value.lower()
-
-
-QueuePattern = Annotated[str, AfterValidator(_queue_pattern)]
 
 
 class _Open(Section):
@@ -246,9 +233,10 @@ class TokenSettings(Section):
 
 
 class AuthSettings(Section):
-    """The credentials that callers need."""
+    """The credentials that callers need: tokens, issuers of tokens, or both."""
 
-    tokens: tuple[TokenSettings, ...] = Field(min_length=1)
+    tokens: tuple[TokenSettings, ...] = Field(default=(), min_length=1)
+    issuers: tuple[IssuerSettings, ...] = Field(default=(), min_length=1, max_length=20)
     made_tokens: MadeTokenSettings = MadeTokenSettings()
 
     @field_validator("tokens")
@@ -259,6 +247,13 @@ class AuthSettings(Section):
         if len({token.sha256.lower() for token in tokens}) < len(tokens):
             raise ValueError("two entries have the same sha256")
         return tokens
+
+    @model_validator(mode="after")
+    def _has_some(self) -> Self:
+        if not self.tokens and not self.issuers:
+            raise ValueError("needs tokens or issuers")
+        check_issuers(self.issuers, [token.name for token in self.tokens])
+        return self
 
 
 class TokenKeySettings(Section):

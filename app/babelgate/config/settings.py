@@ -25,7 +25,7 @@ from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
 from babelgate.config.rate_limits import RateLimitSettings
 from babelgate.config.schemas import SchemaSettings
-from babelgate.config.section import Delay, Seconds, Section, commas
+from babelgate.config.section import Delay, QueuePattern, Seconds, Section, commas
 from babelgate.config.sections import (
     AuthSettings,
     BrokerSettings,
@@ -34,7 +34,6 @@ from babelgate.config.sections import (
     JournalSettings,
     LimitSettings,
     PeerSettings,
-    QueuePattern,
     QueueSettings,
     TokenKeySettings,
     host_name,
@@ -158,7 +157,7 @@ class Settings(Section):
             raise ConfigError(
                 key="host",
                 reason=f"{self.host} can be reached from other machines, and no credentials are configured: "
-                "set auth.tokens, or auth: none to allow anyone",
+                "set auth.tokens or auth.issuers, or auth: none to allow anyone",
             )
         return self
 
@@ -282,8 +281,8 @@ def _problem(error: dict[str, Any]) -> tuple[str, str]:
         reason = f"the name must match {context['pattern']}"
     else:
         reason = explain(schema, place, fault_of(error["type"]))
-    if place == ("auth",):
-        reason = "must be the word none, or a mapping with tokens"
+    if place == ("auth",) and not cause:
+        reason = "must be the word none, or a mapping with tokens, issuers, or both"
     elif fault_of(error["type"]) == "unknown":
         near = closest(str(place[-1]), names_of(schema, place[:-1]))
         reason = f"unknown key; did you mean {near}?" if near else f"unknown key; {valid_names(schema, place[:-1])}"

@@ -49,6 +49,12 @@ class Caller:
         self._rights = dict(rights)
         self._grants = tuple((Pattern(queue), granted) for queue, granted in rights.items())
 
+    def named(self, name: str, ends_at: float | None) -> Caller:
+        """Another caller with the same rights, which both share."""
+        other = Caller(name, {}, self.page, ends_at)
+        other._rights, other._grants = self._rights, self._grants
+        return other
+
     def has_ended(self, now_ms: int) -> bool:
         """Whether the credential has ended or was revoked. ``now_ms``: Unix ms."""
         return self.ends_at is not None and self.ends_at * 1000 <= now_ms

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from babelgate.cluster.scrape import Scraping
-from babelgate.errors import Forbidden, InvalidParameter
+from babelgate.errors import BabelgateError, Forbidden, InvalidParameter
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.rate_limits import RateLimits
@@ -169,6 +169,8 @@ class Api:
         if exchange.crossing is not None and is_preflight(exchange):
             await answer_preflight(exchange)
             return
+        if self._auth.signed is not None and path != _CONSOLE and not path.startswith(f"{_CONSOLE}/"):
+            await self._learn(exchange)
         if path.startswith(_QUEUES):
             queue, _, verb = path[len(_QUEUES) :].partition("/")
             if self._accepting is not None and verb == "messages":
@@ -205,6 +207,14 @@ class Api:
         exchange.quota = limits.of_request(exchange.caller, queue)
         if exchange.quota is not None:
             exchange.quota.spend(requests=1)
+
+    async def _learn(self, exchange: Exchange) -> None:
+        try:
+            await self._auth.learn(exchange.headers)
+        except BabelgateError:
+            # What is open shows less to a caller without a valid token, and refuses none.
+            if exchange.path not in OPEN:
+                raise
 
     def _admitted(self, exchange: Exchange, verb: str = "") -> Caller:
         """The caller of a request. ``verb``: what it asks of a queue. Raises Unauthenticated, Forbidden."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from babelgate.clock import Clock, now_ms
 from babelgate.errors import Forbidden, Unauthenticated
@@ -16,6 +17,14 @@ _MAX_NAME = 300
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 Headers = Mapping[bytes, bytes]
+
+
+class SignedTokens(Protocol):
+    """Finds callers by signed tokens. See :class:`babelgate.identities.identities.Identities`."""
+
+    async def learn(self, token: bytes) -> None:
+        """Verify ``token``, and put its caller into :attr:`Auth.callers`. Raises InvalidToken, IssuerUnavailable,
+        and Unauthenticated for what is no signed token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,7 @@ class Auth:
     hosts: frozenset[str] = frozenset()
     open_readyz: bool = False
     clock: Clock = now_ms
+    signed: SignedTokens | None = None
 
     def admit(self, headers: Headers, *, is_allowed_page: bool = False) -> Caller:
         """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page.
@@ -58,6 +68,15 @@ class Auth:
         if caller.page is not None:
             caller.page.check_origin(headers.get(b"origin"))
         return caller
+
+    async def learn(self, headers: Headers) -> None:
+        """Before :meth:`admit`: verify the token of a request if it is one of an issuer that is not known yet.
+
+        May wait for the keys of the issuer, some seconds at most. Raises what :meth:`SignedTokens.learn` raises.
+        """
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if self.signed is not None and scheme.lower() == b"bearer":
+            await self.signed.learn(token.strip())
 
     def admit_sender(self, headers: Headers, sender: Caller) -> Caller:
         """Return ``sender``, whose signature is checked once the body is read. Raises Forbidden for a foreign web page

@@ -14,6 +14,7 @@ from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
 from babelgate.gateway import buckets, depths, history, pauses, rate_limits
+from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.jsontext import MAX_POINTER
 from babelgate.observe.audit.trail import AuditUnavailable
 from babelgate.push import errors as push_errors
@@ -160,6 +161,8 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     AuditUnavailable: Meaning(503, "Audit unavailable", 10),
     errors.StateUnavailable: Meaning(503, "State unavailable", 10),
     errors.Unauthenticated: Meaning(401, "Unauthenticated"),
+    InvalidToken: Meaning(401, "Invalid token"),
+    IssuerUnavailable: Meaning(503, "Issuer unavailable", 5),
     errors.Forbidden: Meaning(403, "Forbidden"),
     errors.InvalidAckToken: Meaning(400, "Invalid ack token"),
     errors.LeaseLost: Meaning(409, "Lease lost"),
@@ -303,13 +306,21 @@ def problem(
     if retry_after is not None:
         headers.append((b"retry-after", b"%d" % error.facts.get("retry_after", retry_after)))
     if status == 401:
-        headers.append((b"www-authenticate", b'Bearer realm="babelgate"'))
+        headers.append((b"www-authenticate", challenge(error)))
     elif status == 405:
         headers.append((b"allow", error.facts["allow"].encode("ascii")))
     elif "accept_encoding" in error.facts:
         # Only where the coding was the cause: https://www.rfc-editor.org/rfc/rfc9110#section-15.5.16
         headers.append((b"accept-encoding", error.facts["accept_encoding"].encode("ascii")))
     return status, headers, msgspec.json.encode(body | (more or {}))
+
+
+def challenge(error: BabelgateError) -> bytes:
+    """What an answer 401 says of the credential: https://www.rfc-editor.org/rfc/rfc6750#section-3"""
+    if not isinstance(error, InvalidToken):
+        return b'Bearer realm="babelgate"'
+    # The sentences of this error have neither quotes nor other characters than ASCII.
+    return f'Bearer realm="babelgate", error="invalid_token", error_description="{error.detail}"'.encode("ascii")
 
 
 def raw_problem(error: BabelgateError) -> tuple[bytes, bytes]:

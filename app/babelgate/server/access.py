@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from babelgate.clock import Clock
+from babelgate.clock import Clock, now_ms
 from babelgate.config.accepting import AcceptSettings, SignatureSettings
+from babelgate.config.issuers import GrantSettings, IssuerSettings
 from babelgate.config.pages import CorsSettings
 from babelgate.config.rate_limits import RateSettings
 from babelgate.config.sections import AuthSettings, TokenSettings
@@ -19,19 +20,45 @@ from babelgate.http.auth import Auth
 from babelgate.http.cors import CorsPolicy, CorsRules
 from babelgate.http.signatures import SignatureCheck
 from babelgate.http.tokens import NO_CREDENTIALS
+from babelgate.identities.fetching import Documents
+from babelgate.identities.identities import Identities
+from babelgate.identities.issuer import Issuer
+from babelgate.identities.terms import IssuerTerms, RightsRule
 from babelgate.tokens.file import TokenFile
 from babelgate.tokens.tokens import TokenPeers, Tokens
 
 
-def make_auth(settings: Settings) -> Auth:
-    """Who may call."""
+def make_auth(settings: Settings, clock: Clock = now_ms) -> tuple[Auth, Identities | None]:
+    """Who may call, and what verifies the tokens of issuers, where some are configured."""
     # The configured address is a name of this service as well, unless it stands for all addresses.
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
     if settings.auth is None or settings.auth == "none":
-        return Auth(hosts=hosts, open_readyz=settings.open_readyz)
+        return Auth(hosts=hosts, open_readyz=settings.open_readyz, clock=clock), None
     callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
-    return Auth(callers, hosts, settings.open_readyz)
+    issuers = [_issuer(section) for section in settings.auth.issuers]
+    identities = Identities(issuers, callers, clock) if issuers else None
+    return Auth(callers, hosts, settings.open_readyz, clock, identities), identities
+
+
+def _issuer(section: IssuerSettings) -> Issuer:
+    terms = IssuerTerms(
+        issuer=section.issuer,
+        audience=frozenset(section.audience),
+        algorithms=section.algorithms,
+        rules=[_rights_rule(rule) for rule in section.rights],
+        name_prefix=section.prefix,
+        name_claim=section.name_claim,
+        leeway_seconds=section.leeway_seconds,
+        refresh_seconds=section.refresh_seconds,
+    )
+    documents = Documents(section.issuer, section.jwks_url, section.ca_file, section.bearer_file)
+    return Issuer(terms, documents.keys)
+
+
+def _rights_rule(section: GrantSettings) -> RightsRule:
+    grant = {queue: frozenset(rights) for queue, rights in section.grant.items()}
+    return RightsRule(section.claim, frozenset(section.value), grant)
 
 
 def make_tokens(settings: Settings, auth: Auth, peers: TokenPeers, clock: Clock) -> Tokens | str:

@@ -226,10 +226,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         access = AccessLog(settings.log_format, sys.stdout)
         ended.append(access.ended)
         malformed.append(access.malformed)
-    auth = make_auth(settings)
+    auth, identities = make_auth(settings, clock)
     tokens = make_tokens(settings, auth, PeerTokens(gateway.incarnation, signer, directory, places), clock)
     making = tokens if isinstance(tokens, Tokens) else None
-    parts += [] if making is None else [making]
+    parts += [each for each in (making, identities) if each is not None]
     cors = cors_rules(settings, gateway.router)
     accepting = accepted_bodies(settings, gateway.router)
     api = create_api(

@@ -8,13 +8,14 @@ import re
 from babelgate.console.answers import PageAnswer
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
+from babelgate.errors import BabelgateError, Unauthenticated
+from babelgate.http.problems import problem
 from babelgate.observe.audit.notes import note
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 
 _PAGE = re.compile(r"(?!/)(?!.*(//|\.\.))[A-Za-z0-9._~:/?=&%+-]{0,2000}")
 """An address below ``/console/``, with its query."""
-_CHALLENGE = [(b"www-authenticate", b'Bearer realm="babelgate"')]
 
 log = get_logger(__name__)
 _throttled = LogThrottle(log)
@@ -36,11 +37,20 @@ async def sign_in(visit: Visit) -> PageAnswer:
     auth = visit.frame.auth
     if auth.callers is None:
         return visit.see_other(to)
+    refusal: BabelgateError = Unauthenticated()
+    if auth.signed is not None and token:
+        try:
+            await auth.signed.learn(token.encode("utf-8", "replace"))
+        except BabelgateError as error:
+            refusal = error.without_frames()
     caller = auth.user(credential)
     if caller is None:
         _throttled.warning("sign-in refused: unknown token")
         refused = "This token is not one of this gateway." if token else "Enter a token."
-        return visit.page("sign_in.html", status=401, to=to, refused=refused)._replace(headers=_CHALLENGE)
+        if type(refusal) is not Unauthenticated:
+            refused = refusal.detail
+        status, headers, _ = problem(refusal, visit.exchange.path)
+        return visit.page("sign_in.html", status=status, to=to, refused=refused)._replace(headers=headers)
     visit.caller = caller
     visit.start(credential)
     note(caller=caller.name)

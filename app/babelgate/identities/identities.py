@@ -1,0 +1,144 @@
+"""Remembers the callers of verified tokens, beside those of the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from weakref import WeakSet
+
+from babelgate.clock import Clock
+from babelgate.errors import Unauthenticated
+from babelgate.gateway.authorization import Caller
+from babelgate.identities.errors import InvalidToken
+from babelgate.identities.issuer import Issuer
+from babelgate.identities.terms import Holders
+from babelgate.identities.tokens import check_claims, check_header, is_signed_token, parse
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
+from babelgate.runtime.cache import Cache
+
+MAX_IDENTITIES = 10_000
+"""Most remembered callers, some 10 MB. A token that was forgotten is verified again."""
+_REFUSED_BYTES = 1024 * 1024
+_REFUSED_ENTRY_BYTES = 512
+_PURGE_SECONDS = 30.0
+
+_throttled = LogThrottle(get_logger(__name__))
+
+
+class Identities:
+    """The callers by signed tokens of one process.
+
+    ``callers``: of :class:`babelgate.http.auth.Auth`. A verified token is put there by its digest, and taken out when
+    it ends, or when its key is gone from the keys of its issuer; then its streams and long polls end, too.
+    """
+
+    def __init__(
+        self,
+        issuers: Sequence[Issuer],
+        callers: dict[str, Caller],
+        clock: Clock,
+        max_identities: int = MAX_IDENTITIES,
+    ) -> None:
+        self.issuers: Mapping[str, Issuer] = {each.terms.issuer: each for each in issuers}
+        self._holders = {name: Holders(each.terms) for name, each in self.issuers.items()}
+        self._callers = callers
+        self._clock = clock
+        self._max_identities = max_identities
+        self._kept: OrderedDict[str, Caller] = OrderedDict()
+        """Those of ``callers`` that were put there here, the oldest first."""
+        self._of_keys: dict[str, WeakSet[Caller]] = {}
+        """The callers by the key that verified them, also those that were forgotten and still have a stream."""
+        self._refused: Cache[str, str] = Cache(_REFUSED_BYTES, _REFUSED_ENTRY_BYTES)
+        self._purging: asyncio.Task[None] | None = None
+        for issuer in issuers:
+            issuer.replaced = self._revoke
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def start(self) -> None:
+        """Begin to read the keys of all issuers. Does not wait for them."""
+        for issuer in self.issuers.values():
+            issuer.start()
+        self._purging = asyncio.get_running_loop().create_task(self._purge_sometimes())
+
+    async def close(self) -> None:
+        """Stop reading keys; idempotent."""
+        if self._purging is not None:
+            self._purging.cancel()
+            await asyncio.gather(self._purging, return_exceptions=True)
+        await asyncio.gather(*(issuer.close() for issuer in self.issuers.values()))
+
+    async def learn(self, token: bytes) -> None:
+        """Verify ``token``, unless its caller is known already, and remember its caller.
+
+        Waits only where the token names a key that is not known: see :meth:`Issuer.key`. Raises InvalidToken,
+        IssuerUnavailable, and Unauthenticated for what does not have the form of a signed token.
+        """
+        digest = hashlib.sha256(token).hexdigest()
+        known = self._callers.get(digest)
+        if known is not None and not known.has_ended(self._clock()):
+            return
+        if not is_signed_token(token):
+            raise Unauthenticated
+        if (reason := self._refused.get(digest)) is not None:
+            raise InvalidToken(reason)
+        try:
+            await self._verify(token, digest)
+        except InvalidToken as error:
+            if error.is_final:
+                self._refused.keep(digest, error.detail)
+            _throttled.warning("token refused", reason=error.detail)
+            raise
+
+    async def _verify(self, token: bytes, digest: str) -> None:
+        parsed = parse(token)
+        named = parsed.claims.get("iss")
+        issuer = self.issuers.get(named) if isinstance(named, str) else None
+        if issuer is None:
+            raise InvalidToken("The issuer of the token is not one of this gateway.")
+        terms = issuer.terms
+        algorithm, kid = check_header(parsed.header, terms.algorithms)
+        now = self._clock() / 1000
+        # Before the signature, which costs ten times as much.
+        ends_at = check_claims(parsed.claims, terms.audience, terms.leeway_seconds, now)
+        key = await issuer.key(kid, algorithm)
+        if not key.verify(token):
+            raise InvalidToken("The signature of the token is not valid.")
+        caller = self._holders[terms.issuer].caller(parsed.claims, ends_at)
+        self._of_keys.setdefault(key.id, WeakSet()).add(caller)
+        self._keep(digest, caller)
+
+    def _keep(self, digest: str, caller: Caller) -> None:
+        known = self._callers.get(digest)
+        if known is not None and not known.has_ended(self._clock()):
+            # Another request has brought it while this one waited.
+            return
+        self._kept.pop(digest, None)
+        while len(self._kept) >= self._max_identities:
+            oldest, _ = self._kept.popitem(last=False)
+            self._callers.pop(oldest, None)
+        self._kept[digest] = self._callers[digest] = caller
+
+    def _revoke(self, keys: frozenset[str]) -> None:
+        """End the callers of keys that are gone. What was refused may be valid by a new key."""
+        self._refused.clear()
+        for key in keys:
+            for caller in tuple(self._of_keys.pop(key, ())):
+                caller.revoke()
+        self._purge()
+
+    async def _purge_sometimes(self) -> None:
+        while True:
+            await asyncio.sleep(_PURGE_SECONDS)
+            self._purge()
+
+    def _purge(self) -> None:
+        """Take out the callers that have ended."""
+        now = self._clock()
+        for digest in [digest for digest, caller in self._kept.items() if caller.has_ended(now)]:
+            del self._kept[digest]
+            self._callers.pop(digest, None)

@@ -1,0 +1,162 @@
+"""The keys of one issuer, kept fresh in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+
+from babelgate.identities.errors import InvalidToken, IssuerUnavailable
+from babelgate.identities.fetching import FetchFailed
+from babelgate.identities.keys import KeySet, SigningKey, parse_keys
+from babelgate.identities.terms import IssuerTerms
+from babelgate.observe.logs import get_logger
+from babelgate.runtime.backoff import Backoff
+from babelgate.runtime.cache import Cache
+
+LEAST_PAUSE_SECONDS = 5.0
+"""Time between two reads of the keys that tokens cause, whatever keys they name."""
+WAIT_SECONDS = 12.0
+"""How long a request waits for the keys: the pause, and the time for a document with its discovery, nearly always."""
+MAX_WAITING = 256
+"""Most requests that wait for the keys of an issuer."""
+MISSING_SECONDS = 30.0
+"""How long a name of a key that the issuer does not have is remembered: tokens with it are refused without waiting."""
+_MISSING_BYTES = 256 * 1024
+_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
+
+log = get_logger(__name__)
+
+Fetch = Callable[[], Awaitable[bytes]]
+"""Returns the JWK Set. Raises FetchFailed."""
+Replaced = Callable[[frozenset[str]], None]
+"""Called with the ids of the keys that the issuer has no longer."""
+
+
+class Issuer:
+    """``failure``: why the keys could not be read the last time; None if they were."""
+
+    def __init__(self, terms: IssuerTerms, fetch: Fetch, least_pause_seconds: float = LEAST_PAUSE_SECONDS) -> None:
+        self.terms = terms
+        self.failure: str | None = None
+        self.replaced: Replaced = lambda ids: None
+        self._fetch = fetch
+        self._least_pause_seconds = least_pause_seconds
+        self._keys: KeySet | None = None
+        self._missing: Cache[str, float] = Cache(_MISSING_BYTES)
+        self._waiting: list[asyncio.Future[None]] = []
+        self._wanted = asyncio.Event()
+        self._next_at = -math.inf
+        """Loop time of the next read while reads fail."""
+        self._backoff = Backoff(_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to read the keys; needs a running event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._refresh())
+
+    async def close(self) -> None:
+        """Stop reading, and refuse what waits; idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._release(self._waiting)
+
+    async def key(self, kid: str | None, algorithm: str) -> SigningKey:
+        """The key that a token names. For an unknown one the keys are read again, and the call waits for that.
+
+        Raises InvalidToken when there is no such key, IssuerUnavailable when this is not known within WAIT_SECONDS.
+        """
+        if not self._has(kid):
+            await self._read_again(kid)
+        keys = self._keys
+        if keys is None:
+            raise IssuerUnavailable
+        if not self._has(kid):
+            if kid is not None:
+                self._missing.keep(kid, asyncio.get_running_loop().time())
+            raise _unknown()
+        found = keys.find(kid, algorithm)
+        if found is None:
+            raise InvalidToken("The key that the token names cannot verify its signature.", is_final=False)
+        return found
+
+    def _has(self, kid: str | None) -> bool:
+        return self._keys is not None and self._keys.has(kid)
+
+    async def _read_again(self, kid: str | None) -> None:
+        """Wait for a read of the keys that begins from now on."""
+        loop = asyncio.get_running_loop()
+        missing = self._missing.get(kid) if kid is not None else None
+        if missing is not None and loop.time() - missing < MISSING_SECONDS:
+            raise _unknown()
+        pause = self._next_at - loop.time()
+        if len(self._waiting) >= MAX_WAITING or (self.failure is not None and pause > WAIT_SECONDS):
+            raise IssuerUnavailable(retry_after=math.ceil(max(pause, 1)))
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        self._wanted.set()
+        await asyncio.wait([waiter], timeout=WAIT_SECONDS)
+        if not waiter.done() or self.failure is not None:
+            waiter.cancel()
+            raise IssuerUnavailable
+
+    async def _refresh(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            waiting, self._waiting = self._waiting, []
+            self._wanted.clear()
+            is_first = self._keys is None
+            await self._read()
+            if is_first:
+                # No key was known: what has come meanwhile did not miss one of an older set.
+                waiting += self._waiting
+                self._waiting = []
+                self._wanted.clear()
+            self._release(waiting)
+            read_at = loop.time()
+            if self.failure is not None:
+                # Requests do not make it shorter: an issuer that is down is spared.
+                pause = self._backoff.failed()
+                self._next_at = read_at + pause
+                await asyncio.sleep(pause)
+                continue
+            self._backoff.succeeded()
+            try:
+                await asyncio.wait_for(self._wanted.wait(), self.terms.refresh_seconds)
+                await asyncio.sleep(max(read_at + self._least_pause_seconds - loop.time(), 0))
+            except TimeoutError:
+                pass
+
+    async def _read(self) -> None:
+        name = self.terms.issuer
+        try:
+            keys = parse_keys(await self._fetch(), self.terms.algorithms)
+        except (FetchFailed, ValueError) as error:
+            if self.failure is None:
+                log.warning("keys of an issuer not read", issuer=name, reason=str(error), keeps=self._keys is not None)
+            self.failure = str(error)
+            return
+        except Exception:
+            log.exception("keys of an issuer not read", issuer=name)
+            self.failure = "an error of this gateway, which is in its log"
+            return
+        if self.failure is not None or self._keys is None:
+            log.info("keys of an issuer read", issuer=name, count=len(keys.ids))
+        self.failure = None
+        before, self._keys = self._keys, keys
+        if not keys.ids and (before is None or before.ids):
+            log.warning("an issuer has no usable key", issuer=name)
+        gone = frozenset() if before is None else before.ids - keys.ids
+        if before is None or before.ids != keys.ids:
+            self._missing.clear()
+            self.replaced(gone)
+
+    def _release(self, waiting: list[asyncio.Future[None]]) -> None:
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _unknown() -> InvalidToken:
+    return InvalidToken("The token names no key of its issuer.", is_final=False)
