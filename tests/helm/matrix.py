@@ -38,7 +38,10 @@ BASES: Mapping[str, dict[str, Any]] = {
             "idempotency": {"store": "cache"},
             "limits": {"max_stream_bytes": 1_073_741_824, "max_message_bytes": 524_288},
             "journal": {"landing": "/data/landing"},
-            "auth": {"tokens": [{"name": "shop", "sha256": "a" * 64, "rights": {"mails": ["send"]}}]},
+            "auth": {
+                "tokens": [{"name": "shop", "sha256": "a" * 64, "rights": {"mails": ["send"]}}],
+                "made_tokens": {"max_ttl_seconds": 86_400},
+            },
             "prefix": "/queues-api",
             "port": 8443,
             "tls_cert": "/run/secrets/tls/tls.crt",

@@ -317,6 +317,10 @@ def test_the_gateway_accepts_every_configuration(tmp_path: Path) -> None:
         assert loaded.peers.listen and loaded.peers.dns and loaded.token_keys and loaded.auth
         assert not loaded.is_loopback
         assert loaded.state_dir == directory / "var/lib/babelgate"
+        # Other members of `auth` stay beside the tokens of the chart.
+        assert loaded.auth == "none" or loaded.auth.made_tokens.max_ttl_seconds == (
+            86_400 if "max_ttl_seconds" in text else 31_536_000
+        )
         checked += 1
     assert checked > 10
 

@@ -113,6 +113,8 @@ class Tokens:
         self._clock = clock
         self._peers = NoTokenPeers() if peers is None else peers
         self._stored: Stored = {}
+        self._digest: str | None = None
+        """Of what is stored; None: not computed yet."""
         self._own: dict[str, Caller] = {}
         """The callers of tokens that were made, by SHA-256."""
         self._next_end = 0
@@ -227,7 +229,9 @@ class Tokens:
 
     def digest(self) -> str:
         """The same for all processes that know the same."""
-        return digest_of(self._stored)
+        if self._digest is None:
+            self._digest = digest_of(self._stored)
+        return self._digest
 
     def _managed(self, caller: Caller, token_id: str) -> MadeToken:
         """The valid token of this id. One that the caller may not see is unknown to it."""
@@ -263,7 +267,7 @@ class Tokens:
         found = merged(self._stored, versions, self._clock())
         if found is self._stored:
             return False
-        before, self._stored = self._stored, found
+        before, self._stored, self._digest = self._stored, found, None
         for token_id, each in found.items():
             if each is not (last := before.get(token_id)):
                 _log(each, last, source)
@@ -306,15 +310,20 @@ class Tokens:
             try:
                 if (news := await asyncio.to_thread(self._file.news)) is not None:
                     self._adopt(news.values(), "state_dir")
+                if self._next_end and self._next_end <= self._clock():
+                    self._apply()
             except StateUnavailable as error:
                 _throttled.warning("tokens not read", error=error)
-            if self._next_end and self._next_end <= self._clock():
-                self._apply()
+            except Exception:
+                log.exception("tokens not read; tried again later")
 
     async def _watch_peers(self) -> None:
         while True:
             await asyncio.sleep(PEERS_SECONDS)
-            await self._compare()
+            try:
+                await self._compare()
+            except Exception:
+                log.exception("tokens not compared with those of peers; tried again later")
 
     async def _compare(self) -> None:
         heard = await self._peers.exchange((), self.digest())
