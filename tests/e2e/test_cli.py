@@ -659,6 +659,8 @@ default: {broker: rabbit, profile: ojs}
             "dead_letter_retention_seconds": None,
             "ordering_key": "refuse",
             "expired": "dead_letter",
+            "limits": None,
+            "schema": "off",
         }
 
     @pytest.mark.parametrize(

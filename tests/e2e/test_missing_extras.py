@@ -27,6 +27,7 @@ MODULES = {
     "artemis": ("proton", "cproton"),
     "otlp": ("opentelemetry.exporter",),
     "journal": ("fsspec", "s3fs"),
+    "schemas": ("jsonschema_rs",),
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert"),
 }
 """What each extra installs."""
@@ -119,6 +120,13 @@ def test_a_landing_place_elsewhere(without: Without, command: str) -> None:
     config = {"journal": {"landing": "s3://bucket/journal"}, "port": 0}
     line = without.told("journal", command, "--config", "babelgate.yaml", config=config)
     assert "needs the package fsspec: " in line
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_schemas_of_jobs(without: Without, tmp_path: Path, command: str) -> None:
+    config = {"schemas": {"directory": str(tmp_path)}, "port": 0}
+    line = without.told("schemas", command, "--config", "babelgate.yaml", config=config)
+    assert "schemas need a library: " in line
 
 
 @pytest.mark.parametrize("command", PIPELINE)

@@ -38,6 +38,8 @@ PAIRS_OF_A_CHECK = 256
 """Pairs of elements that ``uniqueItems`` compares in a step, if all have the same hash."""
 LONG_CHECKS = 14
 """Steps for the same with a pair of long numbers, of which many have the same hash."""
+_LIBRARY = ("jsonschema_rs",)
+"""What the extra installs."""
 _REGEX_BYTES = 65_536
 """Most bytes of a compiled regular expression, and of the cache of its automaton."""
 _MASK = "\ue000"
@@ -145,18 +147,21 @@ class JobSchemas:
 def load(directory: Path) -> JobSchemas:
     """Read and compile the schemas below ``directory``.
 
-    Raises ConfigError with the key ``schemas.directory``, whose ``problems`` are all faults as (key, reason).
+    Raises ConfigError with the key ``schemas.directory``, whose ``problems`` are all faults as (key, reason); without
+    the library, its ``extra`` is the one to install.
     """
     schemas, faults = compiled(directory)
     if faults:
         key = "schemas.directory"
+        if missing(_LIBRARY):
+            raise ConfigError(key=key, reason=str(faults[0]), extra="schemas")
         raise ConfigError(key=key, reason=str(faults[0]), problems=[(key, str(fault)) for fault in faults])
     return schemas
 
 
 def compiled(directory: Path) -> tuple[JobSchemas, list[SchemaFault]]:
     """The schemas below ``directory``, and all that is wrong with them; no schema is usable if anything is."""
-    if missing(["jsonschema_rs"]):
+    if missing(_LIBRARY):
         return JobSchemas(), [SchemaFault("", "", f"schemas need a library: {how_to_install('schemas')}")]
     files, faults = read_files(directory)
     faults += [fault for file in files.values() for fault in _meta_faults(file)]
