@@ -10,16 +10,19 @@ from pathlib import Path
 import httpx
 import pytest
 
+from babelgate.clock import now_ms
 from tests.brokers.registry import Servers
 from tests.brokers.sqs.harness import STANDARD, SqsBroker
 from tests.harness.gateway import ForkedGateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.sqs]
 
-MESSAGES = 120
+MESSAGES = 400
 KILLS = 3
 LIMIT_SECONDS = 240
 KEYS = 20
+DUE_SECONDS = 8
+"""Until all are due together, so that each kill is in the middle of a move."""
 
 
 def test_what_was_accepted_is_delivered(servers: Servers, tmp_path: Path, queue: str) -> None:
@@ -37,22 +40,23 @@ def test_what_was_accepted_is_delivered(servers: Servers, tmp_path: Path, queue:
     kills = 0
     try:
         gateway.start()
+        due = now_ms() + DUE_SECONDS * 1000
         with httpx.Client(base_url=gateway.url, timeout=60) as client:
             while len(accepted) < MESSAGES:
                 entries = [
                     {
                         "envelope": {"job": "urn:babel:orders:created", "data": {"n": n}},
-                        "delay_seconds": 1 + n / 30,
+                        "deliver_at": due,
                         "ordering_key": f"key-{n % KEYS}",
                     }
-                    for n in range(len(accepted), min(len(accepted) + 20, MESSAGES))
+                    for n in range(len(accepted), min(len(accepted) + 100, MESSAGES))
                 ]
                 answer = client.post(f"{path}:batch", json=entries)
                 accepted |= {each["id"] for each in answer.json()["results"] if each["status"] == 201}
         deadline = time.monotonic() + LIMIT_SECONDS
         while accepted - delivered.keys() or kills < KILLS:
             assert time.monotonic() < deadline, f"lost {len(accepted - delivered.keys())} of {len(accepted)}"
-            if kills < KILLS and len(delivered) > kills * 10:
+            if kills < KILLS and len(delivered) > kills * 60:
                 kills += 1
                 gateway.kill()
                 gateway.start()
