@@ -48,7 +48,13 @@ def gateway(request, tmp_path_factory):
         {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "rights": given}
         for name, given in rights.items()
     ]
-    queues = {mode: {"broker": "local", "schema": mode} for mode in ("enforce", "warn", "off")}
+    queues: dict[str, dict[str, object]] = {
+        mode: {"broker": "local", "schema": mode} for mode in ("enforce", "warn", "off")
+    }
+    for mode in ("enforce", "warn"):
+        # The second is another name of the first: what is published there is not checked.
+        queues[f"of-{mode}-1"] = {"broker": "local", "schema": mode, "schema_on_receive": True}
+        queues[f"{mode}-*"] = {"broker": "local", "native_name": "of-{queue}"}
     file = {"url": f"sqlite:///{state}/babelgate.db", "timeout_seconds": 30}
     config = {"state_dir": str(state), "auth": {"tokens": tokens}, "brokers": {"local": file}, "queues": queues}
     path = state / "babelgate.yaml"
@@ -124,6 +130,20 @@ def test_warn_publishes_and_counts(gateway):
 def test_off_does_not_look(gateway):
     assert gateway.post("/queues/off/messages", json=BAD).status_code == 201
     assert (violations(gateway, "off"), received(gateway, "off")) == (0, 1)
+
+
+def test_a_received_message_is_checked(gateway):
+    for queue in ("enforce", "warn"):
+        for body in (BAD, GOOD, {"job": "x", "data": {}}):
+            assert gateway.post(f"/queues/{queue}-1/messages", json=body).status_code == 201
+    assert (received(gateway, "of-warn-1"), violations(gateway, "of-warn-1")) == (3, 2)
+    assert (received(gateway, "of-enforce-1"), violations(gateway, "of-enforce-1")) == (1, 2)
+    first, second = gateway.get("/queues/of-enforce-1/dead-letters").json()["dead_letters"]
+    assert {first["error"], second["error"]} == {
+        'schema_violation: data.total is not of type "integer".',
+        "schema_missing: There is no schema of the job 'x'.",
+    }
+    assert {first["reason"], second["reason"]} == {"poison"}
 
 
 def test_validate_says_what_a_publish_would(gateway):

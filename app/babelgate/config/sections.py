@@ -148,6 +148,11 @@ class QueueSettings(_Open):
         description="What becomes of a published message whose `data` does not match [the schema of its job]"
         "(schemas.md): `enforce` refuses it with 422, `warn` logs and counts it, `off` does not look.",
     )
+    schema_on_receive: bool = Field(
+        default=False,
+        description="Whether messages are checked when they are received, too: `enforce` then dead-letters those that "
+        "do not match, `warn` logs and counts them.",
+    )
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."
     )

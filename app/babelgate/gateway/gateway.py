@@ -118,7 +118,8 @@ class Gateway:
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
         pauses = self.pauses = pauses or Pauses(clock, check_route=router.route)
-        shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer, self.admission, pauses)
+        parts = self._keys, self.outages, self._deliverer, self.admission, pauses, self.schema_checks
+        shared = Shared(self.limits, clock, observe, *parts)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
         self.streams = shared.streams

@@ -14,6 +14,7 @@ from babelgate.envelope import Limits, Poison, Received
 from babelgate.errors import BabelgateError
 from babelgate.gateway import expiry
 from babelgate.gateway.routing import Route
+from babelgate.gateway.schema_checks import SchemaChecks
 from babelgate.leases.manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager
 from babelgate.observe.events import Event, Facts, Observe
 from babelgate.observe.log_throttle import LogThrottle
@@ -34,18 +35,26 @@ class ReadyDelivery(Struct, frozen=True):
 class Inspector:
     """Inspects the reserved deliveries of one queue and dead-letters those that must not be handed out.
 
-    These are poison messages, messages whose attempts are exhausted, and messages past the time to live of their own or
-    of the queue. The latter are dropped where the policy of the queue says so.
+    These are poison messages, those that violate the schema of their job where the route checks that, messages
+    whose attempts are exhausted, and messages past the time to live of their own or of the queue. The latter are
+    dropped where the policy of the queue says so.
     """
 
     def __init__(
-        self, route: Route, lease_manager: LeaseManager, limits: Limits, clock: Clock, observe: Observe
+        self,
+        route: Route,
+        lease_manager: LeaseManager,
+        limits: Limits,
+        clock: Clock,
+        observe: Observe,
+        schema_checks: SchemaChecks,
     ) -> None:
         self._route = route
         self._lease_manager = lease_manager
         self._limits = limits
         self._clock = clock
         self._observe = observe
+        self._schema_checks = schema_checks
 
     async def inspect(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
         """The deliveries to hand out; poison, exhausted and expired ones are dead-lettered, or dropped.
@@ -57,6 +66,8 @@ class Inspector:
         dropped: list[tuple[Delivery, Facts]] = []
         expired: list[Facts] = []
         inspected = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
+        if self._route.policy.schema_on_receive:
+            inspected = await self._schema_checks.received(self._route, deliveries, inspected)
         for delivery, received in zip(deliveries, inspected, strict=True):
             if isinstance(received, Poison):
                 letters.append(self._poison(delivery, received))

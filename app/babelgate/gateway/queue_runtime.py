@@ -30,6 +30,7 @@ from babelgate.gateway.pauses import Pauses, QueuePaused
 from babelgate.gateway.receive import Receiver
 from babelgate.gateway.request_options import agreed, delay_until, with_options
 from babelgate.gateway.routing import Route
+from babelgate.gateway.schema_checks import SchemaChecks
 from babelgate.leases.factory import lease_manager_of
 from babelgate.leases.manager import LeaseManager
 from babelgate.leases.table import BrokerUsage
@@ -59,6 +60,7 @@ class Shared(Struct, frozen=True):
     deliverer: Deliverer
     admission: Admission
     pauses: Pauses
+    schema_checks: SchemaChecks
     streams: OpenStreams = field(default_factory=OpenStreams)
 
 
@@ -170,7 +172,8 @@ class QueueRuntime:
             return lease_manager.keep(await calls.timed("receive", reserving), lease_seconds)
 
         route, shared = self.route, self._shared
-        inspector = Inspector(route, lease_manager, shared.limits, shared.clock, shared.observe)
+        checks = shared.schema_checks
+        inspector = Inspector(route, lease_manager, shared.limits, shared.clock, shared.observe, checks)
 
         async def inspect(deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
             ready = await inspector.inspect(deliveries)

@@ -39,7 +39,8 @@ class Policy:
     ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
     ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep. ``expired``: what
     becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
-    ``schema``: what becomes of a published message whose data does not match the schema of its job.
+    ``schema``: what becomes of a published message whose data does not match the schema of its job;
+    ``schema_on_receive``: of a received one, too.
     """
 
     lease_seconds: float = 60
@@ -51,6 +52,7 @@ class Policy:
     expired: Literal["dead_letter", "drop"] = "dead_letter"
     limits: QueueTerms | None = None
     schema: SchemaMode = "off"
+    schema_on_receive: bool = False
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""

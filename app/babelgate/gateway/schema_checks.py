@@ -1,10 +1,11 @@
-"""Checks the data of published messages against the schemas of their jobs, where the route says so."""
+"""Checks the data of messages against the schemas of their jobs, where the route says so."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from babelgate.envelope import Envelope
+from babelgate.brokers.binding import Delivery
+from babelgate.envelope import Envelope, Poison, Received
 from babelgate.errors import BabelgateError, EnvelopeError, Problem
 from babelgate.gateway.broker_calls import PendingPublish
 from babelgate.gateway.routing import Route
@@ -68,6 +69,28 @@ class SchemaChecks:
             raise EnvelopeError(problems, sent.trace_id)
         return problems
 
+    async def received(
+        self, route: Route, deliveries: Sequence[Delivery], inspected: Sequence[Received | Poison]
+    ) -> list[Received | Poison]:
+        """What :class:`babelgate.gateway.inspection.Inspector` has found, where a message that violates its schema is
+        poison if the route enforces the schemas, and else reported."""
+
+        def problems(index: int) -> Sequence[Problem]:
+            received = inspected[index]
+            return () if isinstance(received, Poison) else self.schemas.problems(received.job, deliveries[index].body)
+
+        found = await turns.mapped(problems, range(len(inspected)), size=lambda index: len(deliveries[index].body))
+        results: list[Received | Poison] = []
+        for received, wrong in zip(inspected, found, strict=True):
+            if wrong and not isinstance(received, Poison):
+                if route.policy.schema == "enforce":
+                    self._observe(Event("schema_violation", route.queue, route.broker, reason="dead_lettered"))
+                    results.append(Poison(wrong[0].code, wrong[0].detail, wrong[0].pointer))
+                    continue
+                self._warn(route, received.job, wrong)
+            results.append(received)
+        return results
+
     def _problems(self, sent: Envelope) -> Sequence[Problem]:
         return self.schemas.problems(sent.job, sent.body)
 
@@ -79,11 +102,14 @@ class SchemaChecks:
         if route.policy.schema == "enforce":
             self._observe(Event("schema_violation", route.queue, route.broker, reason="refused"))
             return EnvelopeError(_placed(sent, problems), sent.trace_id)
-        # Nothing of the message is quoted but its job, which is known if it has a schema.
-        job, code = sent.job if self.schemas.get(sent.job) is not None else None, problems[0].code
-        _throttled.warning("schema violation", queue=route.queue, broker=route.broker, code=code, job=job)
-        self._observe(Event("schema_violation", route.queue, route.broker, reason="warned"))
+        self._warn(route, sent.job, problems)
         return None
+
+    def _warn(self, route: Route, job: str, problems: Sequence[Problem]) -> None:
+        # Nothing of the message is quoted but its job, which is known if it has a schema.
+        known, code = job if self.schemas.get(job) is not None else None, problems[0].code
+        _throttled.warning("schema violation", queue=route.queue, broker=route.broker, code=code, job=known)
+        self._observe(Event("schema_violation", route.queue, route.broker, reason="warned"))
 
 
 def _placed(sent: Envelope, problems: Sequence[Problem]) -> list[Problem]:

@@ -53,8 +53,9 @@ class Event(Struct, frozen=True):
 
     ``reason`` is why a message was dead-lettered or dropped, the code of a poison message, how a redriven message
     differs from its dead letter (``edited``, ``forced``), or the result of a forwarded settle (``settled``,
-    ``lease_lost``, ``unreachable``, ``unknown``, ``failed``), or what became of a published message that violates
-    the schema of its job (``refused``, ``warned``). If only the receiver can settle, the process that got the
+    ``lease_lost``, ``unreachable``, ``unknown``, ``failed``), or what became of a message that violates
+    the schema of its job (``refused``, ``warned``,
+    ``dead_lettered``). If only the receiver can settle, the process that got the
     request also reports ``settled_here`` or ``forwarded``. ``messages`` has the known facts of each message, and
     ``bodies`` the available bodies in the same order. ``lease_seconds`` is set for deliveries, ``to_queue`` for
     redriven messages.

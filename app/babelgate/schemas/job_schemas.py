@@ -90,7 +90,11 @@ class JobSchema:
         if work > MAX_CHECKS:
             detail = f"The check of this data could take {work} steps, more than {MAX_CHECKS}: send less at once."
             return [Problem("/data", TOO_LARGE, detail)]
-        data = _decode(body).data
+        try:
+            data = _decode(body).data
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # Of a body on a queue, which need not be canonical.
+            return [Problem("/data", VIOLATION, "data cannot be read.")]
         if self._is_valid(data):
             return []
         if (

@@ -385,6 +385,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         expired=queue.expired,
         limits=None if queue.limits is None else queue.limits.terms,
         schema=queue.schema_mode,
+        schema_on_receive=queue.schema_on_receive and queue.schema_mode != "off",
     )
     parking = None if queue.parking is None else bindings[queue.parking]
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)

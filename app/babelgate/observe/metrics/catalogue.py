@@ -77,7 +77,7 @@ POISON = _counter("babelgate.poison", "Unreadable or invalid bodies found on a q
 DROPPED = _counter("babelgate.dropped", "Expired messages that were removed, because their route says so.")
 SCHEMA_VIOLATIONS = _counter(
     "babelgate.schema_violations",
-    "Published messages whose data does not match the schema of their job, by what became of them.",
+    "Messages whose data does not match the schema of their job, by what became of them.",
     "action",
 )
 LEASE_EXPIRED = _counter("babelgate.lease_expired", "Leases that expired before a settle.")
@@ -263,7 +263,7 @@ OUTCOMES = ("acked", "nacked", "rejected", "lease_lost")
 PUSH_OUTCOMES = ("acked", "nacked", "rejected", "held", "unreachable")
 """What became of a pushed message. The last two are no attempts."""
 REASONS = ("failed", "poison", "unknown_urn")
-SCHEMA_ACTIONS = ("refused", "warned")
+SCHEMA_ACTIONS = ("refused", "warned", "dead_lettered")
 SPAN_LOSSES = ("queue_full", "export_failed")
 RESULTS = ("settled", "lease_lost", "unreachable", "unknown", "failed")
 MALFORMED_KINDS = (
