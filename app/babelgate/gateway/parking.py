@@ -89,6 +89,8 @@ class Mover:
         """When to list the queues of a broker again. One on which no route parks is listed once: it may have messages
         from before a change of the configuration."""
         self._queues: dict[Key, _Queue] = {}
+        self._moving = 0
+        """How many queues have messages in the middle of a move."""
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -101,7 +103,8 @@ class Mover:
         """Stop after the messages that are being moved, at most 10 s; idempotent."""
         self._stopping.set()
         if self._task is not None:
-            await asyncio.wait((self._task,), timeout=_CLOSE_SECONDS)
+            if self._moving:
+                await asyncio.wait((self._task,), timeout=_CLOSE_SECONDS)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -181,7 +184,11 @@ class Mover:
             lease_seconds = 2 * (binding.timeout_seconds + runtime.route.binding.timeout_seconds) + _LEASE_SPARE_SECONDS
             while not self._stopping.is_set():
                 deliveries = await binding.reserve(native, limit, 0, lease_seconds)
-                done, is_silent = await self._move(binding, native, runtime, deliveries)
+                self._moving += 1
+                try:
+                    done, is_silent = await self._move(binding, native, runtime, deliveries)
+                finally:
+                    self._moving -= 1
                 moved += done
                 if is_silent:
                     queue.rests_until = self._clock() + queue.backoff.failed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from babelgate.brokers.binding import Binding, Outgoing
+from babelgate.brokers.binding import Binding, NativeQueue, Outgoing
 from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, BrokerCapabilities
 from babelgate.brokers.parking import PREFIX, parking_queue
 from babelgate.brokers.sqlite.binding import connect
@@ -24,7 +25,7 @@ from babelgate.gateway.idempotency import KeyPolicy
 from babelgate.gateway.model import Message, Nack, Receipt, Replay, Settlement
 from babelgate.gateway.parking import EMPTY_SECONDS, LIST_SECONDS, REFUSED_SECONDS, Mover
 from babelgate.gateway.routing import Policy, Router, Rule
-from tests.harness.memory import OWNED, ConnectedMemory, MemoryBinding, lacking
+from tests.harness.memory import OWNED, ConnectedMemory, MemoryBinding, MovingMemory, lacking
 from tests.harness.world import KEYS, draft
 
 NOW = 1_700_000_000_000
@@ -332,6 +333,32 @@ async def test_the_mover_of_a_gateway_runs_by_itself(site: Site) -> None:
         site.later(1_000)
         (message,) = await replica.gateway.receive(ANYONE, site.queue, wait_seconds=30)
         assert json.loads(message.body)["data"] == {"n": 1}
+
+
+class HungList(MovingMemory):
+    """A parking broker that does not answer when it is to list its queues."""
+
+    lists_foreign = False
+
+    async def queues(self) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    async def purge(self, queue: NativeQueue) -> int:
+        return 0
+
+
+async def test_a_close_waits_for_no_list() -> None:
+    place = HungList("place")
+    router = Router([], Rule("*", MemoryBinding("capped", CAPPED), parking=place))
+    gateway = Gateway({"place": place}, router, TokenSealer(KEYS))
+    mover = Mover(router, {"place": place}, gateway.queue_runtimes, gateway.pauses)
+    mover.start()
+    await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    await mover.close()
+    assert asyncio.get_running_loop().time() - began < 5
+    await gateway.close()
 
 
 async def test_a_new_parking_queue_of_another_gateway_is_found(site: Site) -> None:
