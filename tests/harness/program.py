@@ -99,12 +99,14 @@ def _serve() -> None:
     # Of the brokers, the one without an extra: tests/harness/without.py lets those of the others be missing.
     from babelgate.brokers.sqlite import binding  # noqa: F401
     from babelgate.cli import client, main  # noqa: F401
+    from babelgate.console.files import Assets
     from babelgate.http import rest
     from babelgate.server import accept, checks, server, wiring  # noqa: F401
 
     for module in filter(inspect.ismodule, vars(rest).values()):
         if hasattr(module, "routes"):
             module.routes()
+    Assets()
     # A fork neither copies nor searches what is there already.
     gc.freeze()
     for line in sys.stdin.buffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -35,11 +36,10 @@ class _File(NamedTuple):
 
 
 class Assets:
-    """The files, read and compressed once. All together have some 100 KiB."""
+    """The files. All together have some 100 KiB."""
 
     def __init__(self) -> None:
-        folder = files("babelgate.console") / "assets"
-        self._files = {name: _file(folder.joinpath(name).read_bytes()) for name in _TYPES}
+        self._files = {name: _file(name) for name in _TYPES}
 
     def address(self, name: str) -> str:
         """The address of a file, relative to ``/console/``. Raises KeyError for an unknown file."""
@@ -61,5 +61,8 @@ class Assets:
         return PageAnswer(200, packed if takes else body, _TYPES[name], fields)
 
 
-def _file(body: bytes) -> _File:
+@cache
+def _file(name: str) -> _File:
+    """A file of the package, which a process reads and compresses once."""
+    body = files("babelgate.console").joinpath("assets", name).read_bytes()
     return _File(body, gzip.compress(body, mtime=0), hashlib.sha256(body).hexdigest()[:16])
