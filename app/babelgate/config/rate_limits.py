@@ -58,15 +58,25 @@ class QueueLimitSettings(RateSettings):
         description="Messages on the queue, ready and delayed, beyond which publishes are 429 `queue_full`. None: any.",
     )
 
-    @property
-    def terms(self) -> QueueTerms:
-        per_identity = None if self.per_identity is None else self.per_identity.terms
-        return QueueTerms(**self._values, per_identity=per_identity, max_depth=self.max_depth)
+    def counted(self, together: bool) -> QueueTerms:
+        """The same for the gateway. ``together``: all replicas count rates together."""
+        return QueueTerms(
+            **self._values,
+            per_identity=None if self.per_identity is None else self.per_identity.terms,
+            max_depth=self.max_depth,
+            counted_in="replicas" if together else "process",
+        )
 
 
 class RateLimitSettings(Section):
     """Limits of all identities."""
 
+    store: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The name of a broker in which all replicas count rates [together](limits.md#replicas). None: each "
+        "process for itself.",
+    )
     identity: RateSettings | None = Field(
         default=None, description="The limits of each identity that has no `limits` of its own. None: no limits."
     )

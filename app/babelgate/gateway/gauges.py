@@ -46,6 +46,7 @@ from babelgate.observe.metrics.catalogue import (
     QUEUE_DEPTH,
     QUEUE_PAUSED,
     RATE_LIMITED,
+    RATES_ALONE,
     RECEIVE_WAITERS,
     REINJECTED,
     SPAN_LOSSES,
@@ -150,7 +151,10 @@ class Gauges:
 
     def _of_rate_limits(self) -> Snapshot:
         limits = self._gateway.rate_limits
-        return {} if limits is None else {RATE_LIMITED.otel: {(name,): float(limits.refused[name]) for name in LIMITS}}
+        if limits is None:
+            return {}
+        found: Snapshot = {RATE_LIMITED.otel: {(name,): float(limits.refused[name]) for name in LIMITS}}
+        return found if limits.shared is None else found | {RATES_ALONE.otel: {(): float(limits.shared.is_alone)}}
 
     def _of_journal(self) -> Snapshot:
         if self._journal is None:

@@ -21,6 +21,7 @@ from babelgate.gateway.depths import Depths, QueueDepth, QueueFull
 from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.names import is_queue_name
 from babelgate.gateway.routing import Route, Router
+from babelgate.gateway.shared_rates import SharedRates
 from babelgate.runtime.cache import Recent
 
 Scope = Literal["identity", "queue", "identity-on-queue"]
@@ -56,10 +57,18 @@ class Allowance:
 
     __slots__ = ("buckets", "policies", "running", "says", "scope", "terms")
 
-    def __init__(self, terms: RateTerms, scope: Scope, says: str) -> None:
+    def __init__(
+        self, terms: RateTerms, scope: Scope, says: str, key: _Key = ("", ""), shared: SharedRates | None = None
+    ) -> None:
+        """``key``: identity and queue. ``shared``: None if this process counts for itself."""
         rates = terms.requests_per_second, terms.messages_per_second, terms.bytes_per_second
         self.buckets = tuple(
-            None if rate is None else Bucket(rate, max(rate * terms.burst_seconds, 1.0)) for rate in rates
+            None
+            if rate is None
+            else Bucket(rate, max(rate * terms.burst_seconds, 1.0))
+            if shared is None
+            else shared.bucket(f"{scope}-{unit}", key, rate, max(rate * terms.burst_seconds, 1.0))
+            for rate, unit in zip(rates, UNITS, strict=True)
         )
         self.policies = tuple(
             None if bucket is None else _policy(f"{scope}-{unit}", bucket, quota_unit)
@@ -220,8 +229,10 @@ class RateLimits:
         identity: RateTerms | None = None,
         clock: Callable[[], float] = time.monotonic,
         most: int = MAX_ALLOWANCES,
+        shared: SharedRates | None = None,
     ) -> None:
-        """``clock``: seconds. ``most``: see MAX_ALLOWANCES."""
+        """``clock``: seconds. ``most``: see MAX_ALLOWANCES. ``shared``: None if each process counts for itself."""
+        self.shared = shared
         self._router = router
         self._identity = identity
         self._clock = clock
@@ -263,10 +274,16 @@ class RateLimits:
     async def close(self) -> None:
         """Stop counting; idempotent."""
         await self._depths.close()
+        if self.shared is not None:
+            await self.shared.close()
 
     def _allowance(self, key: _Key, terms: RateTerms, scope: Scope, says: str) -> Allowance:
         found = self._allowances.get(key)
-        return found if found is not None else self._allowances.obtain(key, partial(Allowance, terms, scope, says))
+        return (
+            found
+            if found is not None
+            else self._allowances.obtain(key, partial(Allowance, terms, scope, says, key, self.shared))
+        )
 
     def _is_busy(self, allowance: Allowance) -> bool:
         return len(self._allowances) < self._most_busy and not allowance.is_full(self._clock())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from babelgate.brokers.binding import Binding
+from babelgate.brokers.rate_store import RateStore, SharesRates
 from babelgate.clock import Clock, now_ms
 from babelgate.config.accepting import AcceptSettings, SignatureSettings
 from babelgate.config.issuers import GrantSettings, IssuerSettings
@@ -11,10 +13,12 @@ from babelgate.config.pages import CorsSettings
 from babelgate.config.rate_limits import RateSettings
 from babelgate.config.sections import AuthSettings, TokenSettings
 from babelgate.config.settings import Settings
+from babelgate.errors import ConfigError
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.page_tokens import PageTerms
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Router
+from babelgate.gateway.shared_rates import SharedRates
 from babelgate.http.accepted_bodies import AcceptedBodies, AcceptRule
 from babelgate.http.auth import Auth
 from babelgate.http.cors import CorsPolicy, CorsRules
@@ -86,8 +90,10 @@ def _caller(token: TokenSettings) -> Caller:
     return Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()}, page, limits=limits)
 
 
-def rate_limits(settings: Settings, router: Router) -> RateLimits | None:
-    """The rates of identities and queues; None where none are configured."""
+def rate_limits(settings: Settings, router: Router, bindings: Mapping[str, Binding]) -> RateLimits | None:
+    """The limits of identities and queues; None where none are configured. Raises ConfigError for another store than
+    one that shares rates."""
+    store = rate_store(settings, bindings)
     identity = settings.rate_limits.identity
     configured: list[RateSettings | None] = [
         route.limits for route in (*settings.queues.values(), *filter(None, [settings.default]))
@@ -96,7 +102,22 @@ def rate_limits(settings: Settings, router: Router) -> RateLimits | None:
         configured += [token.limits for token in settings.auth.tokens]
     if identity is None and all(limits is None for limits in configured):
         return None
-    return RateLimits(router, None if identity is None else identity.terms)
+    shared = None if store is None else SharedRates(store)
+    return RateLimits(router, None if identity is None else identity.terms, shared=shared)
+
+
+def rate_store(settings: Settings, bindings: Mapping[str, Binding]) -> RateStore | None:
+    """Where all replicas count rates together; None if each process counts for itself. Raises ConfigError."""
+    name = settings.rate_limits.store
+    if name is None:
+        return None
+    broker: object = bindings.get(name)
+    if not isinstance(broker, SharesRates):
+        able = [each for each, binding in bindings.items() if isinstance(binding, SharesRates)]
+        why = "is no broker that is configured" if broker is None else "cannot share rates"
+        can = ", ".join(able) if able else "none of the configured brokers"
+        raise ConfigError(key="rate_limits.store", reason=f"{name!r} {why}; what can: {can}")
+    return broker.shared_rates
 
 
 def cors_rules(settings: Settings, router: Router) -> CorsRules | None:

@@ -66,7 +66,7 @@ from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
 from babelgate.schemas.job_schemas import JobSchemas, load
-from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits
+from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
 from babelgate.server.auditing import make_audit
 from babelgate.server.overload import Pacer, Shedder
@@ -92,8 +92,9 @@ def connect_brokers(settings: Settings, clock: Clock) -> dict[str, Binding]:
 
 def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
     """The routes, checked against what their brokers can do. Raises ConfigError naming the key."""
-    rules = [_rule(match, queue, bindings) for match, queue in settings.queues.items()]
-    default = _rule("*", settings.default, bindings) if settings.default is not None else None
+    shares_rates = rate_store(settings, bindings) is not None
+    rules = [_rule(match, queue, bindings, shares_rates) for match, queue in settings.queues.items()]
+    default = _rule("*", settings.default, bindings, shares_rates) if settings.default is not None else None
     made = Router(rules, default)
     check(made)
     return made
@@ -156,7 +157,7 @@ def build_gateway(
         counters=counters,
         history=history,
         pauses=Pauses(clock, PauseFile(settings.state_dir / "pauses"), routes.route),
-        rate_limits=rate_limits(settings, routes),
+        rate_limits=rate_limits(settings, routes, bindings),
     )
 
 
@@ -374,7 +375,7 @@ def _bounds(settings: Settings) -> Bounds:
     return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
 
 
-def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> Rule:
+def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding], shares_rates: bool) -> Rule:
     policy = Policy(
         lease_seconds=queue.lease_seconds,
         max_attempts=queue.max_attempts,
@@ -383,7 +384,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         dead_letter_retention_seconds=queue.dead_letter_retention_seconds,
         ordering_key=queue.ordering_key,
         expired=queue.expired,
-        limits=None if queue.limits is None else queue.limits.terms,
+        limits=None if queue.limits is None else queue.limits.counted(shares_rates),
         schema=queue.schema_mode,
         schema_on_receive=queue.schema_on_receive and queue.schema_mode != "off",
     )

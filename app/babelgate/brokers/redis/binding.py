@@ -44,6 +44,7 @@ from babelgate.brokers.redis.idempotency import RedisKeys
 from babelgate.brokers.redis.layouts.laravel import LaravelLayout
 from babelgate.brokers.redis.layouts.layout import RedisQueue, bounded
 from babelgate.brokers.redis.layouts.list import ListLayout
+from babelgate.brokers.redis.rates import RedisRates
 from babelgate.brokers.redis.server import Server
 from babelgate.brokers.redis.url import connector
 from babelgate.brokers.redis.used_queues import UsedQueues
@@ -101,7 +102,7 @@ def _queue(queue: NativeQueue) -> RedisQueue:
 
 
 class RedisBinding:
-    """A Redis database. Also Peeks, Purges, DeadLetters, Lists and KeepsKeys."""
+    """A Redis database. Also Peeks, Purges, DeadLetters, Lists, KeepsKeys and SharesRates."""
 
     lists_foreign = False
 
@@ -121,6 +122,7 @@ class RedisBinding:
         self._foreign: Cache[bytes, None] = Cache(_KNOWN_BYTES)
         self._late: BackgroundTasks[None] = BackgroundTasks()
         self._used = UsedQueues(self.server, clock, self._late.start)
+        self.shared_rates = RedisRates(self.server)
         self.keys = RedisKeys(name, self.server, self._due_items.due_in, self._used.used)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:

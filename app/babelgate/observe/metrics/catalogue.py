@@ -145,6 +145,11 @@ RATE_LIMITED = _counter(
     unit="{refusal}",
     labels=("limit",),
 )
+RATES_ALONE = _gauge(
+    "babelgate.rates_alone",
+    "Processes that count rates for themselves, because the store that they share does not answer.",
+    "{process}",
+)
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
 OPEN_STREAMS = _gauge("babelgate.open_streams", "Streams of consumers that are open.", "{stream}", *_QUEUE)
