@@ -157,6 +157,21 @@ def test_operations_are_told_with_their_counts(trail, ops):
     assert push_record["details"] == {"host": "hooks.example"}
 
 
+def test_changes_of_tokens_are_told_without_their_secrets(trail, ops):
+    asked = {"name": "audited", "rights": {"orders.*": ["send", "listen"]}, "ttl_seconds": 60}
+    made = ops.post("/tokens", json=asked).raise_for_status().json()
+    id = made["token"]["id"]
+    rotated = ops.post(f"/tokens/{id}:rotate").raise_for_status().json()
+    ops.delete(f"/tokens/{id}").raise_for_status()
+    create, rotate, revoke = trail.new(3)
+    end = made["token"]["ends_at"]
+    told = {"token": id, "name": "audited", "rights": "orders.*: listen send", "ends_at": end}
+    assert create["details"] == rotate["details"] == told
+    assert (rotate["item"], revoke["item"], revoke["details"]["name"]) == (id, id, "audited")
+    text = json.dumps([create, rotate, revoke])
+    assert made["secret"] not in text and rotated["secret"] not in text
+
+
 def signed_in(client: httpx.Client, token: str) -> httpx.Response:
     return client.post("console/sign-in", data={"csrf": csrf(client, "console/sign-in"), "token": token})
 

@@ -18,8 +18,9 @@ from babelgate.http.token_views import (
     TokenRequest,
     TokenView,
 )
+from babelgate.observe.audit.notes import note
 from babelgate.tokens.errors import TokensDisabled
-from babelgate.tokens.tokens import Tokens
+from babelgate.tokens.tokens import TokenChange, Tokens
 
 NO_CREDENTIALS = "no credentials are configured, so anyone may call"
 
@@ -35,6 +36,14 @@ def _tokens(request: Request) -> Tokens:
 def _not_stored(response: Response) -> None:
     """Keep an answer with a secret out of caches."""
     response.headers["cache-control"] = "no-store"
+
+
+def _noted(change: TokenChange) -> TokenChange:
+    """``change``, noted for the audit trail without its secret."""
+    token = change.token
+    rights = "; ".join(f"{queue}: {' '.join(sorted(given))}" for queue, given in token.rights.items())
+    note(token=token.id, name=token.name, rights=rights or None, ends_at=token.ends_at)
+    return change
 
 
 TokensOf = Annotated[Tokens, Depends(_tokens)]
@@ -53,9 +62,9 @@ def routes() -> APIRouter:
     @router.post("", status_code=201, dependencies=_NOT_STORED)
     async def create_token(tokens: TokensOf, caller: CallerOf, parameters: TokenRequest) -> NewTokenView:
         ttl_seconds, ends_at = parameters.ttl_seconds, parameters.ends_at
-        return NewTokenView.of(
-            await tokens.create(caller, parameters.name, parameters.granted, ttl_seconds=ttl_seconds, ends_at=ends_at)
-        )
+        rights = parameters.granted
+        made = await tokens.create(caller, parameters.name, rights, ttl_seconds=ttl_seconds, ends_at=ends_at)
+        return NewTokenView.of(_noted(made))
 
     @router.get("")
     async def list_tokens(tokens: TokensOf, caller: CallerOf) -> TokenListView:
@@ -66,13 +75,14 @@ def routes() -> APIRouter:
         tokens: TokensOf, caller: CallerOf, id: TokenId, parameters: RotationRequest = ROTATION
     ) -> NewTokenView:
         overlap, ttl_seconds = parameters.overlap_seconds, parameters.ttl_seconds
+        ends_at = parameters.ends_at
         return NewTokenView.of(
-            await tokens.rotate(caller, id, overlap, ttl_seconds=ttl_seconds, ends_at=parameters.ends_at)
+            _noted(await tokens.rotate(caller, id, overlap, ttl_seconds=ttl_seconds, ends_at=ends_at))
         )
 
     @router.delete("/{id}")
     async def revoke_token(tokens: TokensOf, caller: CallerOf, id: TokenId) -> RevokedTokenView:
-        return RevokedTokenView.of(await tokens.revoke(caller, id))
+        return RevokedTokenView.of(_noted(await tokens.revoke(caller, id)))
 
     @router.api_route("", methods=["PUT", "PATCH", "DELETE", "OPTIONS"], include_in_schema=False)
     async def refuse_method() -> None:
