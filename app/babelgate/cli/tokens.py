@@ -147,7 +147,7 @@ def _made_offline(config: Path | None, order: Mapping[str, Any]) -> dict[str, An
     from babelgate.gateway.authorization import Right
     from babelgate.tokens.errors import TokenNameTaken, TokensDisabled
     from babelgate.tokens.file import TokenFile
-    from babelgate.tokens.tokens import end_of, new_token, with_new
+    from babelgate.tokens.making import end_of, new_token, with_new
 
     def made(loaded: Settings) -> dict[str, Any]:
         section = loaded.auth

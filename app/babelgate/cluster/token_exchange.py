@@ -11,7 +11,7 @@ from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.wire import TOKENS_PATH, TokenExchange, decode_tokens, encode_tokens
 from babelgate.tokens.file import MadeToken
-from babelgate.tokens.tokens import HeardTokens
+from babelgate.tokens.peers import HeardTokens
 
 EXCHANGE_SECONDS = 1.0
 """How long a peer has to answer: it writes at most one small file before."""

@@ -238,7 +238,7 @@ class TokenSettings(Section):
 
 
 class AuthSettings(Section):
-    """The credentials that callers need: tokens, issuers of tokens, or both."""
+    """The credentials that callers need: tokens, issuers of tokens, or tokens that the gateway makes."""
 
     tokens: tuple[TokenSettings, ...] = Field(default=(), min_length=1)
     issuers: tuple[IssuerSettings, ...] = Field(default=(), min_length=1, max_length=20)
@@ -255,8 +255,10 @@ class AuthSettings(Section):
 
     @model_validator(mode="after")
     def _has_some(self) -> Self:
-        if not self.tokens and not self.issuers:
-            raise ValueError("needs tokens or issuers")
+        # That tokens can be made is a default. Who has nothing else must say that the first one is made in `state_dir`.
+        makes_some = "made_tokens" in self.model_fields_set and self.made_tokens.enabled
+        if not self.tokens and not self.issuers and not makes_some:
+            raise ValueError("needs tokens, issuers or made_tokens")
         check_issuers(self.issuers, [token.name for token in self.tokens])
         return self
 

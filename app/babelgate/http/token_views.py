@@ -10,7 +10,8 @@ from pydantic import ConfigDict, Field, field_validator
 from babelgate.gateway.authorization import Right
 from babelgate.http.views import StrictBody, View
 from babelgate.tokens.file import MadeToken
-from babelgate.tokens.tokens import NAME, PATTERN, TokenChange
+from babelgate.tokens.making import NAME, PATTERN
+from babelgate.tokens.tokens import TokenChange
 
 MAX_SECONDS = 315_360_000
 """Ten years."""

@@ -29,7 +29,8 @@ from babelgate.identities.identities import Identities
 from babelgate.identities.issuer import Issuer
 from babelgate.identities.terms import IssuerTerms, RightsRule
 from babelgate.tokens.file import TokenFile
-from babelgate.tokens.tokens import TokenPeers, Tokens
+from babelgate.tokens.peers import TokenPeers
+from babelgate.tokens.tokens import Tokens
 
 
 def make_auth(settings: Settings, clock: Clock = now_ms) -> tuple[Auth, Identities | None]:

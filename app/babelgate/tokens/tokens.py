@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,18 +17,12 @@ from babelgate.gateway.pauses import spread_words
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
-from babelgate.tokens.errors import TokenNameTaken, TooManyTokens, UnknownToken
+from babelgate.tokens.errors import TokenNameTaken, UnknownToken
 from babelgate.tokens.file import MadeToken, Rights, Stored, TokenFile, digest_of, merged
+from babelgate.tokens.making import end_of, new_token, with_new
+from babelgate.tokens.peers import NoTokenPeers, TokenPeers
 from babelgate.tokens.secret import digest, new_secret
 
-NAME = "^[A-Za-z0-9._-]{1,120}$"
-"""Of a token. Names of other identities have a colon, so none can be mistaken for them."""
-PATTERN = r"^[A-Za-z0-9._*-]{1,120}$"
-"""Of queues."""
-MAX_TOKENS = 1_000
-"""Tokens that may be valid at a time."""
-MAX_REMEMBERED = 10_000
-"""Tokens that may be remembered, with those that were revoked before their end."""
 FILE_SECONDS = 1.0
 """How often a process looks whether another one has changed the file, and whether a token has ended."""
 PEERS_SECONDS = 4.0
@@ -55,40 +47,6 @@ class TokenChange(Struct, frozen=True, kw_only=True):
     told: int
     silent: Sequence[str]
     detail: str
-
-
-class HeardTokens(Struct, frozen=True):
-    """The versions that peers have and this process may not, how many peers answered, and who did not."""
-
-    versions: Sequence[MadeToken] = ()
-    told: int = 0
-    silent: Sequence[str] = ()
-
-
-class TokenPeers(Protocol):
-    """The other gateways and workers."""
-
-    has_addresses: bool
-    """Whether gateways on other hosts are configured."""
-
-    async def exchange(self, versions: Sequence[MadeToken], digest: str) -> HeardTokens:
-        """Tell all peers ``versions``, and ask those whose digest is another one for theirs; takes 3 s at most. Never
-        raises."""
-
-    async def close(self) -> None:
-        """Close the connections; idempotent."""
-
-
-class NoTokenPeers:
-    """The peers of a process that has none."""
-
-    has_addresses = False
-
-    async def exchange(self, versions: Sequence[MadeToken], digest: str) -> HeardTokens:
-        return HeardTokens()
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 class Tokens:
@@ -331,54 +289,6 @@ class Tokens:
         if self._stored:
             # Also without news: the file may have refused the last ones, on a full disk for example.
             await self._keep()
-
-
-def end_of(now: int, max_ttl_seconds: float, ttl_seconds: float | None, ends_at: int | None) -> int | None:
-    """The end that a call asks for, in Unix ms; None: for none. Raises InvalidParameter."""
-    if ttl_seconds is not None and ends_at is not None:
-        raise InvalidParameter(name="ends_at", reason="is not allowed with ttl_seconds", pointer="/ends_at")
-    name = "ttl_seconds" if ttl_seconds is not None else "ends_at"
-    end = now + int(ttl_seconds * 1_000) if ttl_seconds is not None else ends_at
-    if end is not None and not now < end <= now + int(max_ttl_seconds * 1_000):
-        days = f"{max_ttl_seconds / 86_400:g}"
-        reason = f"the end must be in the future, and at most {max_ttl_seconds:.0f} s ({days} days) away"
-        raise InvalidParameter(name=name, reason=reason, pointer=f"/{name}")
-    return end
-
-
-def new_token(name: str, rights: Rights, by: str, now: int, ends_at: int) -> tuple[MadeToken, str]:
-    """A token that the caller ``by`` makes at ``now``, and its secret. Raises InvalidParameter for an illegal name."""
-    for member, text, legal in (("name", name, NAME), *(("rights", queue, PATTERN) for queue in rights)):
-        if not re.fullmatch(legal, text):
-            raise InvalidParameter(name=member, reason=f"must match {legal}", pointer=f"/{member}")
-    secret = new_secret()
-    made = MadeToken(
-        id=secrets.token_hex(8),
-        name=name,
-        rights=rights,
-        created_at=now,
-        created_by=by,
-        ends_at=ends_at,
-        known_until=ends_at,
-        sha256=digest(secret),
-        at=now,
-        change=secrets.token_hex(4),
-        by=by,
-    )
-    return made, secret
-
-
-def with_new(stored: Stored, token: MadeToken, now: int) -> Stored:
-    """``stored`` with a token that was just made. Raises TokenNameTaken, TooManyTokens."""
-    valid = [each for each in stored.values() if each.is_valid(now)]
-    if any(each.name == token.name for each in valid):
-        raise TokenNameTaken(name=token.name)
-    if len(valid) >= MAX_TOKENS:
-        raise TooManyTokens(limit=MAX_TOKENS, kind="valid tokens", advice="Revoke one of them first.")
-    if len(stored) >= MAX_REMEMBERED:
-        kind, advice = "tokens that are valid or revoked", "A revoked one is forgotten a day after its end."
-        raise TooManyTokens(limit=MAX_REMEMBERED, kind=kind, advice=advice)
-    return merged(stored, [token], now)
 
 
 def _check_grant(caller: Caller, rights: Mapping[str, Collection[Right]]) -> None:

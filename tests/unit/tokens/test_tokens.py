@@ -20,8 +20,10 @@ from babelgate.errors import ConfigError, Forbidden, InvalidParameter, StateUnav
 from babelgate.gateway.authorization import ANYONE, Caller, Right
 from babelgate.tokens.errors import TokenNameTaken, TooManyTokens, UnknownToken
 from babelgate.tokens.file import REMEMBERED_MS, MadeToken, Stored, TokenFile, digest_of, merged
+from babelgate.tokens.making import MAX_REMEMBERED, MAX_TOKENS, with_new
+from babelgate.tokens.peers import HeardTokens
 from babelgate.tokens.secret import checksum, digest, new_secret
-from babelgate.tokens.tokens import MAX_REMEMBERED, MAX_TOKENS, HeardTokens, Tokens, with_new
+from babelgate.tokens.tokens import Tokens
 from tests.harness import world
 
 ALL = (Right.SEND, Right.LISTEN, Right.MANAGE)
@@ -272,7 +274,8 @@ async def test_a_peer_that_missed_a_change_learns_it_later(tmp_path: Path) -> No
     assert caller_of(there, change.secret) is not None
     to_one.tokens = one
     await until(lambda: there == {})
-    assert TokenFile(tmp_path / "2").read()[change.token.id].revoked
+    # It holds before it is written.
+    await until(lambda: TokenFile(tmp_path / "2").read()[change.token.id].revoked)
     await two.close()
 
 
