@@ -42,6 +42,7 @@ CLIENTS, SCRAPER = "for the clients", "for the scrapes"
 """Tokens."""
 ONLY_UNIT_TESTED = {
     "BabelgatePublishesNearBound",
+    "BabelgateIssuerNotRead",
     "BabelgatePushHeld",
     "BabelgateReceivesNearBound",
     "BabelgateStorageRefuses",

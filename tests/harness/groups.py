@@ -100,6 +100,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/gateway/": _SERVING,
     "app/babelgate/http/docs.py": ("http", "image", "processes"),
     "app/babelgate/http/openapi/": ("document", "clients", "http", "image", "processes"),
+    "app/babelgate/identities/": ("http", "processes"),
     "app/babelgate/leases/": _SERVING,
     "app/babelgate/observe/journal/": ("console", "http", "image", "pipeline", "processes"),
     "app/babelgate/pipeline/": ("pipeline", "image", "processes"),

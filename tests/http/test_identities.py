@@ -183,6 +183,25 @@ def test_the_console_takes_the_token_and_its_session_ends_with_it(call, issuer, 
             time.sleep(0.2)
 
 
+def test_a_session_is_one_of_all_replicas(issuer, served):
+    other = Served(served._settings)
+    with (
+        serving(uvicorn_config(other.build, served._settings)) as address,
+        httpx.Client(timeout=LIMIT_SECONDS) as browser,
+    ):
+        here, there = (f"http://{host}:{port}/mq/console/" for host, port in (served.address, address))
+        csrf = browser.get(here + "sign-in").text.split('name="csrf" value="')[1].split('"')[0]
+        answer = browser.post(here + "sign-in", data={"csrf": csrf, "token": signed(issuer, "listen")})
+        assert answer.status_code == 303
+        # Cookies are for all ports of a host. The other replica may not have read the keys yet.
+        assert browser.get(there + "queues").status_code == 200
+
+
+def test_the_state_of_issuers_is_a_metric(call, issuer):
+    text = call("GET", "/metrics", token=signed(issuer, "manage")).text
+    assert f'babelgate_issuer_failures{{issuer="{issuer.url}"}} ' in text
+
+
 CONFIG = {"issuer": "https://sso.example/realms/a", "audience": "mq"}
 GRANT = {"claim": "groups", "value": "team", "grant": {"*": ["send"]}}
 TOKEN = {"name": "shop", "sha256": "a" * 64, "rights": {"*": ["send"]}}

@@ -39,11 +39,13 @@ _CSRF_BYTES = 24
 
 class Session(Struct, frozen=True, array_like=True):
     """``credential``: the SHA-256 of the user's token in lower-case hexadecimal, empty before the sign-in and without
-    configured credentials. ``csrf``: the text that each form of the session contains. ``ends_at`` in Unix ms."""
+    configured credentials. ``csrf``: the text that each form of the session contains. ``ends_at`` in Unix ms.
+    ``ticket``: by which other processes know the holder of a token of an issuer."""
 
     credential: str
     csrf: str
     ends_at: int
+    ticket: bytes = b""
 
 
 class _Notice(Struct, frozen=True, array_like=True, tag="notice"):
@@ -59,12 +61,12 @@ class Sessions:
         self._head = _head(keys[0])
         self._ciphers = {_head(key): AESSIV(hmac.digest(key.secret, _CONTEXT, "sha512")) for key in keys}
 
-    def begin(self, credential: str = "", ends_at: float | None = None) -> Session:
+    def begin(self, credential: str = "", ends_at: float | None = None, ticket: bytes = b"") -> Session:
         """A new session with a new CSRF token. ``ends_at``: of the credential, Unix seconds; None: it does not end."""
         ends_ms = self._clock() + SESSION_SECONDS * 1_000
         if ends_at is not None:
             ends_ms = min(ends_ms, int(ends_at * 1_000))
-        return Session(credential, secrets.token_urlsafe(_CSRF_BYTES), ends_ms)
+        return Session(credential, secrets.token_urlsafe(_CSRF_BYTES), ends_ms, ticket)
 
     def seal(self, session: Session) -> str:
         """The value of the cookie of ``session``."""

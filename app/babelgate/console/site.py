@@ -117,7 +117,7 @@ class Console:
         if self._auth.callers is None:
             visit.caller = ANYONE
         elif session is not None and session.credential:
-            caller = self._auth.user(session.credential)
+            caller = self._auth.user(session.credential, session.ticket)
             if caller is None:
                 # The token is no longer configured.
                 session = None

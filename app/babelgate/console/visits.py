@@ -119,7 +119,9 @@ class Visit:
 
     def start(self, credential: str = "") -> None:
         """Give the browser a new session, of the token of ``caller`` with this SHA-256."""
-        self.session = self.frame.sessions.begin(credential, self.caller.ends_at)
+        signed = self.frame.auth.signed
+        ticket = signed.ticket(credential) if signed is not None else b""
+        self.session = self.frame.sessions.begin(credential, self.caller.ends_at, ticket)
         self.is_new = True
 
     def session_cookie(self) -> bytes:

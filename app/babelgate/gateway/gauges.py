@@ -31,6 +31,7 @@ from babelgate.observe.metrics.catalogue import (
     BUILD_INFO,
     DEAD_LETTERS,
     FOREIGN,
+    ISSUER_FAILURES,
     JOURNAL_BUFFER,
     JOURNAL_DROPPED,
     JOURNAL_ERRORS,
@@ -124,6 +125,9 @@ class Gauges:
             RECEIVE_WAITERS.otel: dict(waiters),
             OPEN_STREAMS.otel: self._streams(),
             OPEN_PUSH_CIRCUITS.otel: self._pushes(),
+            ISSUER_FAILURES.otel: {
+                (issuer,): float(why is not None) for issuer, why in self._gateway.overview.issuers().items()
+            },
             PUBLISH_INFLIGHT.otel: publishes,
             OPEN_CIRCUITS.otel: circuits,
             STORAGE_REFUSALS.otel: {

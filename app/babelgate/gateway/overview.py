@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Protocol
@@ -76,6 +76,8 @@ class Overview:
         self.replicas: Replicas | None = None
         """Who serves; None where only this object does."""
         self.pushes: WatchedPushes = NoPushes()
+        self.issuers: Callable[[], Mapping[str, str | None]] = dict
+        """Why the keys of each issuer of tokens could not be read at the last try; None where they were."""
         self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
         self._runtimes = runtimes
         self._router = router

@@ -26,6 +26,12 @@ class SignedTokens(Protocol):
         """Verify ``token``, and put its caller into :attr:`Auth.callers`. Raises InvalidToken, IssuerUnavailable,
         and Unauthenticated for what is no signed token."""
 
+    def ticket(self, digest: str) -> bytes:
+        """What :meth:`reopen` of another process takes for the token with this SHA-256; empty: nothing."""
+
+    def reopen(self, digest: str, ticket: bytes) -> None:
+        """Put the caller of a token that another process verified into :attr:`Auth.callers`, if that still holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Auth:
@@ -85,9 +91,11 @@ class Auth:
             self._keep_pages_out(headers)
         return sender
 
-    def user(self, credential: str) -> Caller | None:
+    def user(self, credential: str, ticket: bytes = b"") -> Caller | None:
         """The caller who may sign in at the console with the token of this SHA-256. Anyone can read the token of a
-        page."""
+        page. ``ticket``: of the process where the user signed in."""
+        if ticket and self.signed is not None:
+            self.signed.reopen(credential, ticket)
         caller = None if self.callers is None else self.callers.get(credential)
         return None if caller is None or caller.page is not None or caller.has_ended(self.clock()) else caller
 

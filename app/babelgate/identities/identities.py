@@ -8,6 +8,9 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from weakref import WeakSet
 
+import msgspec
+from msgspec import Struct
+
 from babelgate.clock import Clock
 from babelgate.errors import Unauthenticated
 from babelgate.gateway.authorization import Caller
@@ -24,8 +27,24 @@ MAX_IDENTITIES = 10_000
 _REFUSED_BYTES = 1024 * 1024
 _REFUSED_ENTRY_BYTES = 512
 _PURGE_SECONDS = 30.0
+_MAX_TICKET_BYTES = 1_500
+"""Longest ticket: with it a cookie has less than the 4,096 bytes that browsers keep."""
 
 _throttled = LogThrottle(get_logger(__name__))
+
+
+class _Ticket(Struct, frozen=True, array_like=True):
+    """What another process needs to know a verified caller. ``terms``: the digest of those that it was verified by;
+    ``key``: the id of the key; ``granted``: the places of the rules that matched."""
+
+    terms: bytes
+    key: str
+    granted: tuple[int, ...]
+    name: str
+    ends_at: float
+
+
+_opened = msgspec.msgpack.Decoder(_Ticket).decode
 
 
 class Identities:
@@ -47,10 +66,11 @@ class Identities:
         self._callers = callers
         self._clock = clock
         self._max_identities = max_identities
-        self._kept: OrderedDict[str, Caller] = OrderedDict()
+        self._by_terms = {each.terms.digest: each for each in issuers}
+        self._kept: OrderedDict[str, tuple[Caller, _Ticket]] = OrderedDict()
         """Those of ``callers`` that were put there here, the oldest first."""
-        self._of_keys: dict[str, WeakSet[Caller]] = {}
-        """The callers by the key that verified them, also those that were forgotten and still have a stream."""
+        self._of_keys: dict[tuple[str, str], WeakSet[Caller]] = {}
+        """By the issuer and the key that verified them, also the callers that were forgotten and still have a stream."""
         self._refused: Cache[str, str] = Cache(_REFUSED_BYTES, _REFUSED_ENTRY_BYTES)
         self._purging: asyncio.Task[None] | None = None
         for issuer in issuers:
@@ -108,27 +128,49 @@ class Identities:
         key = await issuer.key(kid, algorithm)
         if not key.verify(token):
             raise InvalidToken("The signature of the token is not valid.")
-        caller = self._holders[terms.issuer].caller(parsed.claims, ends_at)
-        self._of_keys.setdefault(key.id, WeakSet()).add(caller)
-        self._keep(digest, caller)
+        holders = self._holders[terms.issuer]
+        ticket = _Ticket(terms.digest, key.id, holders.granted(parsed.claims), holders.name(parsed.claims), ends_at)
+        self._keep(digest, issuer, ticket)
 
-    def _keep(self, digest: str, caller: Caller) -> None:
+    def failures(self) -> Mapping[str, str | None]:
+        """Why the keys of each issuer could not be read at the last try; None where they were."""
+        return {name: issuer.failure for name, issuer in self.issuers.items()}
+
+    def ticket(self, digest: str) -> bytes:
+        """What :meth:`reopen` of any process with the same configuration takes for the token with this SHA-256. Empty
+        for one that is not known, or has too many rights. Whoever keeps it must protect it from changes."""
+        kept = self._kept.get(digest)
+        ticket = b"" if kept is None else msgspec.msgpack.encode(kept[1])
+        return ticket if len(ticket) <= _MAX_TICKET_BYTES else b""
+
+    def reopen(self, digest: str, ticket: bytes) -> None:
+        """Remember the caller of a token that another process verified, if that still holds."""
+        found = _opened(ticket)
+        issuer = self._by_terms.get(found.terms)
+        if issuer is not None and issuer.has_key(found.key) and found.ends_at * 1000 > self._clock():
+            self._keep(digest, issuer, found)
+
+    def _keep(self, digest: str, issuer: Issuer, ticket: _Ticket) -> None:
         known = self._callers.get(digest)
         if known is not None and not known.has_ended(self._clock()):
             # Another request has brought it while this one waited.
             return
+        caller = self._holders[issuer.terms.issuer].holder(ticket.granted, ticket.name, ticket.ends_at)
+        self._of_keys.setdefault((issuer.terms.issuer, ticket.key), WeakSet()).add(caller)
         self._kept.pop(digest, None)
         while len(self._kept) >= self._max_identities:
             oldest, _ = self._kept.popitem(last=False)
             self._callers.pop(oldest, None)
-        self._kept[digest] = self._callers[digest] = caller
+        self._kept[digest] = caller, ticket
+        self._callers[digest] = caller
 
-    def _revoke(self, keys: frozenset[str]) -> None:
-        """End the callers of keys that are gone. What was refused may be valid by a new key."""
+    def _revoke(self, issuer: str, keys: frozenset[str]) -> None:
+        """End the callers of keys that the issuer does not have. What was refused may be valid by a new key."""
         self._refused.clear()
-        for key in keys:
-            for caller in tuple(self._of_keys.pop(key, ())):
-                caller.revoke()
+        for name, key in list(self._of_keys):
+            if name == issuer and key not in keys:
+                for caller in tuple(self._of_keys.pop((name, key))):
+                    caller.revoke()
         self._purge()
 
     async def _purge_sometimes(self) -> None:
@@ -139,6 +181,6 @@ class Identities:
     def _purge(self) -> None:
         """Take out the callers that have ended."""
         now = self._clock()
-        for digest in [digest for digest, caller in self._kept.items() if caller.has_ended(now)]:
+        for digest in [digest for digest, (caller, _) in self._kept.items() if caller.has_ended(now)]:
             del self._kept[digest]
             self._callers.pop(digest, None)

@@ -29,8 +29,8 @@ log = get_logger(__name__)
 
 Fetch = Callable[[], Awaitable[bytes]]
 """Returns the JWK Set. Raises FetchFailed."""
-Replaced = Callable[[frozenset[str]], None]
-"""Called with the ids of the keys that the issuer has no longer."""
+Replaced = Callable[[str, frozenset[str]], None]
+"""Called with the issuer and the ids of all its keys, when they are others than before."""
 
 
 class Issuer:
@@ -39,7 +39,7 @@ class Issuer:
     def __init__(self, terms: IssuerTerms, fetch: Fetch, least_pause_seconds: float = LEAST_PAUSE_SECONDS) -> None:
         self.terms = terms
         self.failure: str | None = None
-        self.replaced: Replaced = lambda ids: None
+        self.replaced: Replaced = lambda issuer, ids: None
         self._fetch = fetch
         self._least_pause_seconds = least_pause_seconds
         self._keys: KeySet | None = None
@@ -80,6 +80,10 @@ class Issuer:
         if found is None:
             raise InvalidToken("The key that the token names cannot verify its signature.", is_final=False)
         return found
+
+    def has_key(self, id: str) -> bool:
+        """Whether the issuer has the key with this id, or its keys are not known yet."""
+        return self._keys is None or id in self._keys.ids
 
     def _has(self, kid: str | None) -> bool:
         return self._keys is not None and self._keys.has(kid)
@@ -147,10 +151,9 @@ class Issuer:
         before, self._keys = self._keys, keys
         if not keys.ids and (before is None or before.ids):
             log.warning("an issuer has no usable key", issuer=name)
-        gone = frozenset() if before is None else before.ids - keys.ids
         if before is None or before.ids != keys.ids:
             self._missing.clear()
-            self.replaced(gone)
+            self.replaced(name, keys.ids)
 
     def _release(self, waiting: list[asyncio.Future[None]]) -> None:
         for waiter in waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
@@ -106,7 +107,7 @@ def _key(jwk: Mapping[str, Any], algorithm: str) -> SigningKey | None:
         key = PyJWK(public, algorithm)
     except (PyJWTError, ValueError, TypeError):
         return None
-    return SigningKey(json.dumps(public, sort_keys=True), key)
+    return SigningKey(hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest(), key)
 
 
 def _decoded(text: str) -> bytes:

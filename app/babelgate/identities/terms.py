@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from babelgate.gateway.authorization import Caller, Right
@@ -50,6 +52,11 @@ class IssuerTerms(Struct, frozen=True):
     leeway_seconds: float = 30.0
     refresh_seconds: float = 300.0
 
+    @property
+    def digest(self) -> bytes:
+        """The same in all processes with the same terms."""
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).digest()[:16]
+
 
 def claim_of(claims: Mapping[str, Any], names: Sequence[str]) -> Any:
     """What ``names`` lead to, from object to object; None if there is nothing."""
@@ -68,10 +75,6 @@ class Holders:
         self._terms = terms
         self._holders: Cache[tuple[int, ...], Caller] = Cache(_HOLDERS_BYTES, _HOLDER_BYTES)
 
-    def caller(self, claims: Mapping[str, Any], ends_at: float) -> Caller:
-        """The caller with these claims, which were verified. Raises InvalidToken without a usable name."""
-        return self.holder(self.granted(claims), self._name(claims), ends_at)
-
     def granted(self, claims: Mapping[str, Any]) -> tuple[int, ...]:
         """The places of the rules that ``claims`` match."""
         return tuple(index for index, rule in enumerate(self._terms.rules) if rule.matches(claims))
@@ -88,7 +91,8 @@ class Holders:
             self._holders.keep(granted, found)
         return found.named(name, ends_at)
 
-    def _name(self, claims: Mapping[str, Any]) -> str:
+    def name(self, claims: Mapping[str, Any]) -> str:
+        """The name of the caller with these claims. Raises InvalidToken without a usable one."""
         name = claim_of(claims, self._terms.name_claim)
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
             raise InvalidToken("The claim of the token that names its holder is missing, or not a usable name.")

@@ -39,7 +39,10 @@
 {{- $sha256 := printf "${file:/run/babelgate/tokens/%s.sha256}" $token -}}
 {{- $tokens = append $tokens (dict "name" $token "sha256" $sha256 "rights" (get $.Values.tokens.rights $token)) -}}
 {{- end -}}
+{{- /* With issuers in config.auth, every token may be set to null. */ -}}
+{{- if $tokens -}}
 {{- $_ := set $config "auth" (merge (dict "tokens" $tokens) ($config.auth | default dict)) -}}
+{{- end -}}
 {{- end -}}
 {{- $queues := $config.queues | default dict -}}
 {{- $patterns := list -}}

@@ -12,7 +12,8 @@ from babelgate.gateway.authorization import Right
 from babelgate.identities.errors import InvalidToken
 from babelgate.identities.keys import ALGORITHMS
 from babelgate.identities.terms import Holders, IssuerTerms, RightsRule
-from tests.harness.issuer import public_jwk, sign
+from tests.harness.issuer import digest, public_jwk, sign
+from tests.unit.identities.conftest import RULES
 
 SEND, LISTEN, MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE
 ORDERS, REPORTS, OTHER = "orders.new", "reports", "other"
@@ -139,6 +140,56 @@ async def test_what_has_ended_is_forgotten(trust, issuer):
 def test_callers_with_the_same_rights_share_them():
     rules = [RightsRule(("a",), frozenset({"b"}), {"*": frozenset({SEND})})]
     holders = Holders(IssuerTerms("i", frozenset(), (), rules, "p/"))
-    one, two = holders.caller({"a": "b", "sub": "x"}, 1.0), holders.caller({"a": "b", "sub": "y"}, 2.0)
+    granted = holders.granted({"a": "b"})
+    one, two = (holders.holder(granted, holders.name({"sub": name}), end) for name, end in (("x", 1.0), ("y", 2.0)))
     assert (one.name, one.ends_at, two.name, two.ends_at) == ("p/x", 1.0, "p/y", 2.0)
     assert one._grants is two._grants
+
+
+async def test_a_ticket_is_one_for_processes_with_the_same_terms_and_key(trust, issuer):
+    known, other = await trust(issuer), await trust(issuer)
+    token = issuer.token(groups=["team"])
+    await known.learn(token)
+    await other.learn(issuer.token(n=1))
+    ticket = known.made.ticket(digest(token))
+    other.made.reopen(digest(token), ticket)
+    caller = other.callers[digest(token)]
+    assert (caller.name, caller.rights(ORDERS)) == ("sso/ada", {SEND, LISTEN})
+    # It ends with the key, as if the token had been verified here.
+    issuer.add_key("first")
+    issuer.add_key("second")
+    await other.learn(issuer.token("second"))
+    assert caller.ends_at == 0.0
+    other.made.reopen(digest(token), ticket)
+    assert digest(token) not in other.callers
+    changed = await trust(issuer, rules=RULES[1:])
+    await changed.learn(issuer.token(n=2))
+    changed.made.reopen(digest(token), ticket)
+    assert digest(token) not in changed.callers
+    assert known.made.ticket("0" * 64) == b""
+
+
+async def test_a_ticket_ends_with_its_token(trust, issuer):
+    times = [int(time.time() * 1000)]
+    known = await trust(issuer, clock=lambda: times[0])
+    token = issuer.token()
+    await known.learn(token)
+    ticket = known.made.ticket(digest(token))
+    times[0] += 4_000_000
+    known.made._purge()
+    known.made.reopen(digest(token), ticket)
+    assert not known.callers
+
+
+async def test_a_ticket_counts_before_the_keys_are_read_and_until_they_are(trust, issuer):
+    known = await trust(issuer)
+    token = issuer.token()
+    await known.learn(token)
+    issuer.gate.clear()
+    other = await trust(issuer)
+    other.made.reopen(digest(token), known.made.ticket(digest(token)))
+    caller = other.callers[digest(token)]
+    issuer.add_key("first")
+    issuer.gate.set()
+    assert await other.learn(issuer.token(n=1))
+    assert caller.ends_at == 0.0

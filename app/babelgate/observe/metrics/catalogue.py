@@ -159,6 +159,12 @@ OPEN_PUSH_CIRCUITS = _gauge(
     "{process}",
     *_QUEUE,
 )
+ISSUER_FAILURES = _gauge(
+    "babelgate.issuer_failures",
+    "Processes that could not read the keys of the issuer of tokens at the last try.",
+    "{process}",
+    "issuer",
+)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"
