@@ -70,7 +70,7 @@ class Identities:
         self._kept: OrderedDict[str, tuple[Caller, _Ticket]] = OrderedDict()
         """Those of ``callers`` that were put there here, the oldest first."""
         self._of_keys: dict[tuple[str, str], WeakSet[Caller]] = {}
-        """By the issuer and the key that verified them, also the callers that were forgotten and still have a stream."""
+        """By issuer and key, also the callers that were forgotten and still have a stream."""
         self._refused: Cache[str, str] = Cache(_REFUSED_BYTES, _REFUSED_ENTRY_BYTES)
         self._purging: asyncio.Task[None] | None = None
         for issuer in issuers:
