@@ -572,6 +572,24 @@ func (e PushTargetBody) Valid() bool {
 	}
 }
 
+// Defines values for QueueLimitsCountedIn.
+const (
+	QueueLimitsCountedInProcess  QueueLimitsCountedIn = "process"
+	QueueLimitsCountedInReplicas QueueLimitsCountedIn = "replicas"
+)
+
+// Valid indicates whether the value is a known member of the QueueLimitsCountedIn enum.
+func (e QueueLimitsCountedIn) Valid() bool {
+	switch e {
+	case QueueLimitsCountedInProcess:
+		return true
+	case QueueLimitsCountedInReplicas:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReceivedEnvelopeMetaSchemaVersion.
 const (
 	ReceivedEnvelopeMetaSchemaVersionN1 ReceivedEnvelopeMetaSchemaVersion = 1
@@ -608,6 +626,27 @@ func (e RedriveJobState) Valid() bool {
 	case RedriveJobStateInterrupted:
 		return true
 	case RedriveJobStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Right.
+const (
+	Listen Right = "listen"
+	Manage Right = "manage"
+	Send   Right = "send"
+)
+
+// Valid indicates whether the value is a known member of the Right enum.
+func (e Right) Valid() bool {
+	switch e {
+	case Listen:
+		return true
+	case Manage:
+		return true
+	case Send:
 		return true
 	default:
 		return false
@@ -925,7 +964,7 @@ type Capabilities struct {
 	// MaxBodyBytes Maximum size of a body in bytes; `null`: no bound but that of the gateway.
 	MaxBodyBytes *int64 `json:"max_body_bytes"`
 
-	// MaxDelaySeconds Maximum delay in seconds. `0`: no delays; `null`: no bound.
+	// MaxDelaySeconds Maximum delay in seconds, parking included. `0`: no delays; `null`: no bound.
 	MaxDelaySeconds *float64 `json:"max_delay_seconds"`
 
 	// MaxHeaders Maximum number of native headers of a message; `null`: no bound.
@@ -934,7 +973,7 @@ type Capabilities struct {
 	// MaxLeaseSeconds Maximum lease in seconds.
 	MaxLeaseSeconds float64 `json:"max_lease_seconds"`
 
-	// MaxRetryDelaySeconds Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound.
+	// MaxRetryDelaySeconds Maximum delay of a nack in seconds, parking included. `0`: no delays; `null`: no bound.
 	MaxRetryDelaySeconds *float64 `json:"max_retry_delay_seconds"`
 
 	// NativeRelease Whether the broker itself can return a message to the queue.
@@ -1712,6 +1751,28 @@ type NativeWrite struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// NewToken A token with its secret, and which processes know it.
+type NewToken struct {
+	// Detail The same in sentences for people.
+	Detail string `json:"detail"`
+
+	// Kept Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+	Kept bool `json:"kept"`
+
+	// Secret What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
+	Secret string `json:"secret"`
+
+	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+	Silent []string `json:"silent"`
+
+	// Token A token, without its secret.
+	Token Token `json:"token"`
+
+	// Told How many other processes have confirmed that they know it.
+	Told                 int64                  `json:"told"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Pause The pause of a queue.
 type Pause struct {
 	// By The name of the token that paused the queue, or that changed the pause last.
@@ -1800,6 +1861,9 @@ type Policy struct {
 
 	// LeaseSeconds Seconds of a lease when a receive names none.
 	LeaseSeconds float64 `json:"lease_seconds"`
+
+	// Limits The limits of the queue; `null`: none.
+	Limits *QueueLimits `json:"limits"`
 
 	// MaxAttempts Failed deliveries after which a message is dead-lettered.
 	MaxAttempts int64 `json:"max_attempts"`
@@ -2193,6 +2257,43 @@ type Queue struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// QueueLimits The limits of a queue. Requests and messages beyond a rate get 429 `rate_exceeded`.
+type QueueLimits struct {
+	// BurstSeconds After a pause, what so many seconds bring may come at once.
+	BurstSeconds int64 `json:"burst_seconds"`
+
+	// BytesPerSecond Bytes of published messages a second.
+	BytesPerSecond *float64 `json:"bytes_per_second"`
+
+	// CountedIn `process`: each for itself; `replicas`: together.
+	CountedIn QueueLimitsCountedIn `json:"counted_in"`
+
+	// MaxDepth Messages beyond which publishes get 429 `queue_full`; `null`: any.
+	MaxDepth *int64 `json:"max_depth"`
+
+	// MaxMessageBytes Size of one message as it is sent.
+	MaxMessageBytes *int64 `json:"max_message_bytes"`
+
+	// MaxReceives Receives that one process serves at a time.
+	MaxReceives *int64 `json:"max_receives"`
+
+	// MaxStreams Streams that one process serves at a time.
+	MaxStreams *int64 `json:"max_streams"`
+
+	// MessagesPerSecond Published messages a second.
+	MessagesPerSecond *float64 `json:"messages_per_second"`
+
+	// PerIdentity The limits of each identity on this queue; `null`: none.
+	PerIdentity *RateTerms `json:"per_identity"`
+
+	// RequestsPerSecond Requests a second, whatever they ask for.
+	RequestsPerSecond    *float64               `json:"requests_per_second"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// QueueLimitsCountedIn `process`: each for itself; `replicas`: together.
+type QueueLimitsCountedIn string
+
 // QueueList Queues that the caller has any right on.
 type QueueList struct {
 	// NextCursor The `cursor` of the next page; `null`: there is none.
@@ -2222,6 +2323,31 @@ type QueueRates struct {
 
 	// Queue The name of the queue in paths.
 	Queue                string                 `json:"queue"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RateTerms Rates and other limits; `null`: no limit.
+type RateTerms struct {
+	// BurstSeconds After a pause, what so many seconds bring may come at once.
+	BurstSeconds int64 `json:"burst_seconds"`
+
+	// BytesPerSecond Bytes of published messages a second.
+	BytesPerSecond *float64 `json:"bytes_per_second"`
+
+	// MaxMessageBytes Size of one message as it is sent.
+	MaxMessageBytes *int64 `json:"max_message_bytes"`
+
+	// MaxReceives Receives that one process serves at a time.
+	MaxReceives *int64 `json:"max_receives"`
+
+	// MaxStreams Streams that one process serves at a time.
+	MaxStreams *int64 `json:"max_streams"`
+
+	// MessagesPerSecond Published messages a second.
+	MessagesPerSecond *float64 `json:"messages_per_second"`
+
+	// RequestsPerSecond Requests a second, whatever they ask for.
+	RequestsPerSecond    *float64               `json:"requests_per_second"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -2691,6 +2817,68 @@ type ReplicaList struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// RevokedToken A token that was revoked, and which processes know it.
+type RevokedToken struct {
+	// Detail The same in sentences for people.
+	Detail string `json:"detail"`
+
+	// Id Its id.
+	Id string `json:"id"`
+
+	// Kept Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+	Kept bool `json:"kept"`
+
+	// Name The name of its holder in logs.
+	Name string `json:"name"`
+
+	// Revoked Always `true`. Default: true.
+	Revoked *bool `json:"revoked,omitempty"`
+
+	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+	Silent []string `json:"silent"`
+
+	// Told How many other processes have confirmed that they know it.
+	Told                 int64                  `json:"told"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// Right A right on a queue: publish to it, consume from it, manage it.
+type Right string
+
+// RotationRequest How to rotate. Without a body: the old secret is valid for an hour, and the end stays.
+//
+// Examples: {"overlap_seconds":600,"ttl_seconds":7776000}
+type RotationRequest struct {
+	// EndsAt The new end, Unix milliseconds UTC.
+	EndsAt *int64 `json:"ends_at,omitempty"`
+
+	// OverlapSeconds Seconds for which the old secret stays valid: 0 to 2592000; 0: it is invalid at once. Default: 3600.
+	OverlapSeconds *float64 `json:"overlap_seconds,omitempty"`
+
+	// TtlSeconds Seconds from now to the new end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it and `ends_at` the end stays.
+	TtlSeconds *float64 `json:"ttl_seconds,omitempty"`
+}
+
+// Schema The schema of a job, without its text.
+type Schema struct {
+	// Job The job, which is the `$id` of the schema.
+	Job string `json:"job"`
+
+	// Path The file in the directory of schemas.
+	Path string `json:"path"`
+
+	// Sha256 SHA-256 of the file in hexadecimal; it changes with any byte.
+	Sha256               string                 `json:"sha256"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// SchemaList The schemas of jobs.
+type SchemaList struct {
+	// Schemas The schemas, by job.
+	Schemas              []Schema               `json:"schemas"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Searched How far the search went. Earlier events may be known to the data pipeline.
 type Searched struct {
 	// Gateways The gateways that answered, by name.
@@ -2749,7 +2937,7 @@ type Stats struct {
 	// Dead Dead letters.
 	Dead *int64 `json:"dead"`
 
-	// Delayed Messages with a delay that has not passed.
+	// Delayed Messages with a delay that has not passed, and parked ones; `null` also while the parking broker is down.
 	Delayed *int64 `json:"delayed"`
 
 	// Depth Ready messages.
@@ -2780,6 +2968,55 @@ type StreamRequest struct {
 
 	// MaxInFlight Maximum number of messages of this stream that are delivered and not settled: 1 to 1000. Default: 10.
 	MaxInFlight *int64 `json:"max_in_flight,omitempty"`
+}
+
+// Token A token, without its secret.
+type Token struct {
+	// CreatedAt When it was made, Unix milliseconds UTC.
+	CreatedAt int64 `json:"created_at"`
+
+	// CreatedBy The name of the caller that made it.
+	CreatedBy string `json:"created_by"`
+
+	// EndsAt When it ends, Unix milliseconds UTC.
+	EndsAt int64 `json:"ends_at"`
+
+	// Id Its id in paths.
+	Id string `json:"id"`
+
+	// Name The name of its holder in logs.
+	Name string `json:"name"`
+
+	// OldEndsAt When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
+	OldEndsAt *int64 `json:"old_ends_at"`
+
+	// Rights For each name or pattern of queues: `send`, `listen`, `manage`.
+	Rights               map[string][]Right     `json:"rights"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// TokenList The valid tokens that the caller may revoke.
+type TokenList struct {
+	// Tokens By name.
+	Tokens               []Token                `json:"tokens"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// TokenRequest A token to be made. It needs one of `ttl_seconds` and `ends_at`.
+//
+// Examples: {"name":"shop","rights":{"orders.*":["send","listen"]},"ttl_seconds":7776000}
+type TokenRequest struct {
+	// EndsAt Its end, Unix milliseconds UTC.
+	EndsAt *int64 `json:"ends_at,omitempty"`
+
+	// Name The name of the holder, for logs: 1 to 120 of `A-Z a-z 0-9 . _ -`. No other valid token has it.
+	Name string `json:"name"`
+
+	// Rights For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+	Rights map[string][]Right `json:"rights"`
+
+	// TtlSeconds Seconds from now to its end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it: `ends_at` counts.
+	TtlSeconds *float64 `json:"ttl_seconds,omitempty"`
 }
 
 // TokenResult The result of one token. “index“ counts within the tokens of its action. “lease_expires_at“ (Unix milliseconds) is given after an extend.
@@ -3224,6 +3461,12 @@ type PauseQueueJSONRequestBody = PauseRequest
 
 // PurgeQueueJSONRequestBody defines body for PurgeQueue for application/json ContentType.
 type PurgeQueueJSONRequestBody = PurgeRequest
+
+// CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
+type CreateTokenJSONRequestBody = TokenRequest
+
+// RotateTokenJSONRequestBody defines body for RotateToken for application/json ContentType.
+type RotateTokenJSONRequestBody = RotationRequest
 
 // Getter for additional properties for BatchResult. Returns the specified
 // element and whether it was found
@@ -7060,6 +7303,139 @@ func (a NativeWrite) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for NewToken. Returns the specified
+// element and whether it was found
+func (a NewToken) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for NewToken
+func (a *NewToken) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for NewToken to handle AdditionalProperties
+func (a *NewToken) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["kept"]; found {
+		err = json.Unmarshal(raw, &a.Kept)
+		if err != nil {
+			return fmt.Errorf("error reading 'kept': %w", err)
+		}
+		delete(object, "kept")
+	}
+
+	if raw, found := object["secret"]; found {
+		err = json.Unmarshal(raw, &a.Secret)
+		if err != nil {
+			return fmt.Errorf("error reading 'secret': %w", err)
+		}
+		delete(object, "secret")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["token"]; found {
+		err = json.Unmarshal(raw, &a.Token)
+		if err != nil {
+			return fmt.Errorf("error reading 'token': %w", err)
+		}
+		delete(object, "token")
+	}
+
+	if raw, found := object["told"]; found {
+		err = json.Unmarshal(raw, &a.Told)
+		if err != nil {
+			return fmt.Errorf("error reading 'told': %w", err)
+		}
+		delete(object, "told")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for NewToken to handle AdditionalProperties
+func (a NewToken) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["kept"], err = json.Marshal(a.Kept)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'kept': %w", err)
+	}
+
+	object["secret"], err = json.Marshal(a.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'secret': %w", err)
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["token"], err = json.Marshal(a.Token)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'token': %w", err)
+	}
+
+	object["told"], err = json.Marshal(a.Told)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'told': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for Pause. Returns the specified
 // element and whether it was found
 func (a Pause) Get(fieldName string) (value interface{}, found bool) {
@@ -7519,6 +7895,14 @@ func (a *Policy) UnmarshalJSON(b []byte) error {
 		delete(object, "lease_seconds")
 	}
 
+	if raw, found := object["limits"]; found {
+		err = json.Unmarshal(raw, &a.Limits)
+		if err != nil {
+			return fmt.Errorf("error reading 'limits': %w", err)
+		}
+		delete(object, "limits")
+	}
+
 	if raw, found := object["max_attempts"]; found {
 		err = json.Unmarshal(raw, &a.MaxAttempts)
 		if err != nil {
@@ -7582,6 +7966,11 @@ func (a Policy) MarshalJSON() ([]byte, error) {
 	object["lease_seconds"], err = json.Marshal(a.LeaseSeconds)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'lease_seconds': %w", err)
+	}
+
+	object["limits"], err = json.Marshal(a.Limits)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'limits': %w", err)
 	}
 
 	object["max_attempts"], err = json.Marshal(a.MaxAttempts)
@@ -9421,6 +9810,189 @@ func (a Queue) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for QueueLimits. Returns the specified
+// element and whether it was found
+func (a QueueLimits) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for QueueLimits
+func (a *QueueLimits) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for QueueLimits to handle AdditionalProperties
+func (a *QueueLimits) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["burst_seconds"]; found {
+		err = json.Unmarshal(raw, &a.BurstSeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'burst_seconds': %w", err)
+		}
+		delete(object, "burst_seconds")
+	}
+
+	if raw, found := object["bytes_per_second"]; found {
+		err = json.Unmarshal(raw, &a.BytesPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'bytes_per_second': %w", err)
+		}
+		delete(object, "bytes_per_second")
+	}
+
+	if raw, found := object["counted_in"]; found {
+		err = json.Unmarshal(raw, &a.CountedIn)
+		if err != nil {
+			return fmt.Errorf("error reading 'counted_in': %w", err)
+		}
+		delete(object, "counted_in")
+	}
+
+	if raw, found := object["max_depth"]; found {
+		err = json.Unmarshal(raw, &a.MaxDepth)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_depth': %w", err)
+		}
+		delete(object, "max_depth")
+	}
+
+	if raw, found := object["max_message_bytes"]; found {
+		err = json.Unmarshal(raw, &a.MaxMessageBytes)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_message_bytes': %w", err)
+		}
+		delete(object, "max_message_bytes")
+	}
+
+	if raw, found := object["max_receives"]; found {
+		err = json.Unmarshal(raw, &a.MaxReceives)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_receives': %w", err)
+		}
+		delete(object, "max_receives")
+	}
+
+	if raw, found := object["max_streams"]; found {
+		err = json.Unmarshal(raw, &a.MaxStreams)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_streams': %w", err)
+		}
+		delete(object, "max_streams")
+	}
+
+	if raw, found := object["messages_per_second"]; found {
+		err = json.Unmarshal(raw, &a.MessagesPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'messages_per_second': %w", err)
+		}
+		delete(object, "messages_per_second")
+	}
+
+	if raw, found := object["per_identity"]; found {
+		err = json.Unmarshal(raw, &a.PerIdentity)
+		if err != nil {
+			return fmt.Errorf("error reading 'per_identity': %w", err)
+		}
+		delete(object, "per_identity")
+	}
+
+	if raw, found := object["requests_per_second"]; found {
+		err = json.Unmarshal(raw, &a.RequestsPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'requests_per_second': %w", err)
+		}
+		delete(object, "requests_per_second")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for QueueLimits to handle AdditionalProperties
+func (a QueueLimits) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["burst_seconds"], err = json.Marshal(a.BurstSeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'burst_seconds': %w", err)
+	}
+
+	object["bytes_per_second"], err = json.Marshal(a.BytesPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'bytes_per_second': %w", err)
+	}
+
+	object["counted_in"], err = json.Marshal(a.CountedIn)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'counted_in': %w", err)
+	}
+
+	object["max_depth"], err = json.Marshal(a.MaxDepth)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_depth': %w", err)
+	}
+
+	object["max_message_bytes"], err = json.Marshal(a.MaxMessageBytes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_message_bytes': %w", err)
+	}
+
+	object["max_receives"], err = json.Marshal(a.MaxReceives)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_receives': %w", err)
+	}
+
+	object["max_streams"], err = json.Marshal(a.MaxStreams)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_streams': %w", err)
+	}
+
+	object["messages_per_second"], err = json.Marshal(a.MessagesPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'messages_per_second': %w", err)
+	}
+
+	object["per_identity"], err = json.Marshal(a.PerIdentity)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'per_identity': %w", err)
+	}
+
+	object["requests_per_second"], err = json.Marshal(a.RequestsPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'requests_per_second': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for QueueList. Returns the specified
 // element and whether it was found
 func (a QueueList) Get(fieldName string) (value interface{}, found bool) {
@@ -9624,6 +10196,150 @@ func (a QueueRates) MarshalJSON() ([]byte, error) {
 	object["queue"], err = json.Marshal(a.Queue)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RateTerms. Returns the specified
+// element and whether it was found
+func (a RateTerms) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RateTerms
+func (a *RateTerms) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RateTerms to handle AdditionalProperties
+func (a *RateTerms) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["burst_seconds"]; found {
+		err = json.Unmarshal(raw, &a.BurstSeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'burst_seconds': %w", err)
+		}
+		delete(object, "burst_seconds")
+	}
+
+	if raw, found := object["bytes_per_second"]; found {
+		err = json.Unmarshal(raw, &a.BytesPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'bytes_per_second': %w", err)
+		}
+		delete(object, "bytes_per_second")
+	}
+
+	if raw, found := object["max_message_bytes"]; found {
+		err = json.Unmarshal(raw, &a.MaxMessageBytes)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_message_bytes': %w", err)
+		}
+		delete(object, "max_message_bytes")
+	}
+
+	if raw, found := object["max_receives"]; found {
+		err = json.Unmarshal(raw, &a.MaxReceives)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_receives': %w", err)
+		}
+		delete(object, "max_receives")
+	}
+
+	if raw, found := object["max_streams"]; found {
+		err = json.Unmarshal(raw, &a.MaxStreams)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_streams': %w", err)
+		}
+		delete(object, "max_streams")
+	}
+
+	if raw, found := object["messages_per_second"]; found {
+		err = json.Unmarshal(raw, &a.MessagesPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'messages_per_second': %w", err)
+		}
+		delete(object, "messages_per_second")
+	}
+
+	if raw, found := object["requests_per_second"]; found {
+		err = json.Unmarshal(raw, &a.RequestsPerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'requests_per_second': %w", err)
+		}
+		delete(object, "requests_per_second")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RateTerms to handle AdditionalProperties
+func (a RateTerms) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["burst_seconds"], err = json.Marshal(a.BurstSeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'burst_seconds': %w", err)
+	}
+
+	object["bytes_per_second"], err = json.Marshal(a.BytesPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'bytes_per_second': %w", err)
+	}
+
+	object["max_message_bytes"], err = json.Marshal(a.MaxMessageBytes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_message_bytes': %w", err)
+	}
+
+	object["max_receives"], err = json.Marshal(a.MaxReceives)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_receives': %w", err)
+	}
+
+	object["max_streams"], err = json.Marshal(a.MaxStreams)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_streams': %w", err)
+	}
+
+	object["messages_per_second"], err = json.Marshal(a.MessagesPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'messages_per_second': %w", err)
+	}
+
+	object["requests_per_second"], err = json.Marshal(a.RequestsPerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'requests_per_second': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -11971,6 +12687,314 @@ func (a ReplicaList) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for RevokedToken. Returns the specified
+// element and whether it was found
+func (a RevokedToken) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RevokedToken
+func (a *RevokedToken) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RevokedToken to handle AdditionalProperties
+func (a *RevokedToken) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["kept"]; found {
+		err = json.Unmarshal(raw, &a.Kept)
+		if err != nil {
+			return fmt.Errorf("error reading 'kept': %w", err)
+		}
+		delete(object, "kept")
+	}
+
+	if raw, found := object["name"]; found {
+		err = json.Unmarshal(raw, &a.Name)
+		if err != nil {
+			return fmt.Errorf("error reading 'name': %w", err)
+		}
+		delete(object, "name")
+	}
+
+	if raw, found := object["revoked"]; found {
+		err = json.Unmarshal(raw, &a.Revoked)
+		if err != nil {
+			return fmt.Errorf("error reading 'revoked': %w", err)
+		}
+		delete(object, "revoked")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["told"]; found {
+		err = json.Unmarshal(raw, &a.Told)
+		if err != nil {
+			return fmt.Errorf("error reading 'told': %w", err)
+		}
+		delete(object, "told")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RevokedToken to handle AdditionalProperties
+func (a RevokedToken) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["id"], err = json.Marshal(a.Id)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	object["kept"], err = json.Marshal(a.Kept)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'kept': %w", err)
+	}
+
+	object["name"], err = json.Marshal(a.Name)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'name': %w", err)
+	}
+
+	if a.Revoked != nil {
+		object["revoked"], err = json.Marshal(a.Revoked)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'revoked': %w", err)
+		}
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["told"], err = json.Marshal(a.Told)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'told': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Schema. Returns the specified
+// element and whether it was found
+func (a Schema) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Schema
+func (a *Schema) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Schema to handle AdditionalProperties
+func (a *Schema) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["job"]; found {
+		err = json.Unmarshal(raw, &a.Job)
+		if err != nil {
+			return fmt.Errorf("error reading 'job': %w", err)
+		}
+		delete(object, "job")
+	}
+
+	if raw, found := object["path"]; found {
+		err = json.Unmarshal(raw, &a.Path)
+		if err != nil {
+			return fmt.Errorf("error reading 'path': %w", err)
+		}
+		delete(object, "path")
+	}
+
+	if raw, found := object["sha256"]; found {
+		err = json.Unmarshal(raw, &a.Sha256)
+		if err != nil {
+			return fmt.Errorf("error reading 'sha256': %w", err)
+		}
+		delete(object, "sha256")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Schema to handle AdditionalProperties
+func (a Schema) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["job"], err = json.Marshal(a.Job)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'job': %w", err)
+	}
+
+	object["path"], err = json.Marshal(a.Path)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'path': %w", err)
+	}
+
+	object["sha256"], err = json.Marshal(a.Sha256)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'sha256': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for SchemaList. Returns the specified
+// element and whether it was found
+func (a SchemaList) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for SchemaList
+func (a *SchemaList) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for SchemaList to handle AdditionalProperties
+func (a *SchemaList) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["schemas"]; found {
+		err = json.Unmarshal(raw, &a.Schemas)
+		if err != nil {
+			return fmt.Errorf("error reading 'schemas': %w", err)
+		}
+		delete(object, "schemas")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for SchemaList to handle AdditionalProperties
+func (a SchemaList) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Schemas != nil {
+		object["schemas"], err = json.Marshal(a.Schemas)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'schemas': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for Searched. Returns the specified
 // element and whether it was found
 func (a Searched) Get(fieldName string) (value interface{}, found bool) {
@@ -12360,6 +13384,220 @@ func (a Stats) MarshalJSON() ([]byte, error) {
 	object["oldest_age_seconds"], err = json.Marshal(a.OldestAgeSeconds)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'oldest_age_seconds': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Token. Returns the specified
+// element and whether it was found
+func (a Token) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Token
+func (a *Token) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Token to handle AdditionalProperties
+func (a *Token) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["created_at"]; found {
+		err = json.Unmarshal(raw, &a.CreatedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'created_at': %w", err)
+		}
+		delete(object, "created_at")
+	}
+
+	if raw, found := object["created_by"]; found {
+		err = json.Unmarshal(raw, &a.CreatedBy)
+		if err != nil {
+			return fmt.Errorf("error reading 'created_by': %w", err)
+		}
+		delete(object, "created_by")
+	}
+
+	if raw, found := object["ends_at"]; found {
+		err = json.Unmarshal(raw, &a.EndsAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'ends_at': %w", err)
+		}
+		delete(object, "ends_at")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["name"]; found {
+		err = json.Unmarshal(raw, &a.Name)
+		if err != nil {
+			return fmt.Errorf("error reading 'name': %w", err)
+		}
+		delete(object, "name")
+	}
+
+	if raw, found := object["old_ends_at"]; found {
+		err = json.Unmarshal(raw, &a.OldEndsAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'old_ends_at': %w", err)
+		}
+		delete(object, "old_ends_at")
+	}
+
+	if raw, found := object["rights"]; found {
+		err = json.Unmarshal(raw, &a.Rights)
+		if err != nil {
+			return fmt.Errorf("error reading 'rights': %w", err)
+		}
+		delete(object, "rights")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Token to handle AdditionalProperties
+func (a Token) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["created_at"], err = json.Marshal(a.CreatedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'created_at': %w", err)
+	}
+
+	object["created_by"], err = json.Marshal(a.CreatedBy)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'created_by': %w", err)
+	}
+
+	object["ends_at"], err = json.Marshal(a.EndsAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'ends_at': %w", err)
+	}
+
+	object["id"], err = json.Marshal(a.Id)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	object["name"], err = json.Marshal(a.Name)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'name': %w", err)
+	}
+
+	object["old_ends_at"], err = json.Marshal(a.OldEndsAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'old_ends_at': %w", err)
+	}
+
+	if a.Rights != nil {
+		object["rights"], err = json.Marshal(a.Rights)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'rights': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for TokenList. Returns the specified
+// element and whether it was found
+func (a TokenList) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for TokenList
+func (a *TokenList) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for TokenList to handle AdditionalProperties
+func (a *TokenList) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["tokens"]; found {
+		err = json.Unmarshal(raw, &a.Tokens)
+		if err != nil {
+			return fmt.Errorf("error reading 'tokens': %w", err)
+		}
+		delete(object, "tokens")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for TokenList to handle AdditionalProperties
+func (a TokenList) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Tokens != nil {
+		object["tokens"], err = json.Marshal(a.Tokens)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'tokens': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

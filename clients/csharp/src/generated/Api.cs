@@ -164,7 +164,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -184,7 +184,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -204,7 +204,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -244,7 +244,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -284,7 +284,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -409,7 +409,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -429,7 +429,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -479,7 +479,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -519,7 +519,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -663,7 +663,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -683,7 +683,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -733,7 +733,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -773,7 +773,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -903,7 +903,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -923,7 +923,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -953,7 +953,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -993,7 +993,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1118,7 +1118,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1138,7 +1138,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1158,7 +1158,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1198,7 +1198,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1238,7 +1238,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1363,7 +1363,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1383,7 +1383,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1403,7 +1403,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1443,7 +1443,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1483,7 +1483,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1608,7 +1608,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1628,7 +1628,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1648,7 +1648,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1688,7 +1688,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1728,7 +1728,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1853,7 +1853,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -1873,7 +1873,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -1893,7 +1893,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1933,7 +1933,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1973,7 +1973,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2098,7 +2098,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2118,7 +2118,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2138,7 +2138,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -2178,7 +2178,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2218,7 +2218,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2346,7 +2346,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2366,7 +2366,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2416,7 +2416,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2456,7 +2456,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2580,7 +2580,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2600,7 +2600,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2630,7 +2630,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2670,7 +2670,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2793,7 +2793,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2860,7 +2860,7 @@ namespace Babelgate.Client.Generated
         /// Purge a queue
         /// </summary>
         /// <remarks>
-        /// Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+        /// Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right `manage`.
         /// <br/>
         /// <br/>Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation
         /// <br/>says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up. Where it has
@@ -2939,7 +2939,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -2959,7 +2959,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -2979,7 +2979,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -3019,7 +3019,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3059,7 +3059,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3181,7 +3181,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3201,7 +3201,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3221,7 +3221,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -3261,7 +3261,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3301,7 +3301,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3414,7 +3414,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3434,7 +3434,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3484,7 +3484,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3524,7 +3524,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3632,7 +3632,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3652,7 +3652,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3682,7 +3682,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3722,7 +3722,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3837,7 +3837,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -3857,7 +3857,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -3887,7 +3887,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3927,7 +3927,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -4084,7 +4084,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4104,7 +4104,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4154,7 +4154,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4194,7 +4194,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -4305,7 +4305,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4325,7 +4325,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -4355,7 +4355,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4395,7 +4395,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -4511,7 +4511,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4648,7 +4648,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4782,7 +4782,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4962,7 +4962,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -4982,7 +4982,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5012,7 +5012,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5052,7 +5052,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5176,7 +5176,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5196,7 +5196,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5216,7 +5216,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -5256,7 +5256,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5296,7 +5296,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5421,7 +5421,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5441,7 +5441,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5491,7 +5491,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5531,7 +5531,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5646,7 +5646,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5666,7 +5666,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5686,7 +5686,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -5726,7 +5726,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5766,7 +5766,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5894,7 +5894,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -5914,7 +5914,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -5964,7 +5964,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6004,7 +6004,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6124,7 +6124,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6144,7 +6144,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6174,7 +6174,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6214,7 +6214,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6333,7 +6333,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6353,7 +6353,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6383,7 +6383,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6423,7 +6423,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6532,7 +6532,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6552,7 +6552,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6582,7 +6582,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6622,7 +6622,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6735,7 +6735,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6755,7 +6755,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -6785,7 +6785,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6825,7 +6825,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6940,7 +6940,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -6960,7 +6960,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -7010,7 +7010,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7050,7 +7050,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7166,7 +7166,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -7186,7 +7186,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -7206,7 +7206,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -7246,7 +7246,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7286,7 +7286,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7394,7 +7394,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -7414,7 +7414,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -7444,7 +7444,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7484,7 +7484,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7603,7 +7603,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -7623,7 +7623,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -7643,7 +7643,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 422)
@@ -7663,7 +7663,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7703,7 +7703,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7812,7 +7812,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -7832,7 +7832,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -7852,7 +7852,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 422)
@@ -7872,7 +7872,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7912,7 +7912,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8022,7 +8022,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -8042,7 +8042,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -8092,7 +8092,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8132,7 +8132,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8241,7 +8241,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -8261,7 +8261,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -8311,7 +8311,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8351,7 +8351,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8462,7 +8462,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -8482,7 +8482,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -8532,7 +8532,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8572,7 +8572,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8583,6 +8583,976 @@ namespace Babelgate.Client.Generated
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
                             throw new ApiException<Problem>("Outcome unknown", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// List tokens
+        /// </summary>
+        /// <remarks>
+        /// Return the valid tokens that were made by calls, without their secrets. Those with queues that you may not manage
+        /// <br/>are left out, and so are the tokens of the configuration.
+        /// </remarks>
+        /// <returns>The tokens, by name.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<TokenList> ListTokensAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("tokens");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<TokenList>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Make a token
+        /// </summary>
+        /// <remarks>
+        /// Make a bearer token with an end, at most `auth.made_tokens.max_ttl_seconds` away. The answer has its secret, which
+        /// <br/>is shown once; `state_dir` keeps its SHA-256. The token is valid at this process, at those that `told` counts, and
+        /// <br/>within a second at those that share `state_dir`.
+        /// <br/>
+        /// <br/>Nobody grants what he does not have: it requires the right `manage`, and each right that is granted, on all queues
+        /// <br/>of `rights`.
+        /// </remarks>
+        /// <returns>The token, and its secret.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<NewToken> CreateTokenAsync(TokenRequest body, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (body == null)
+                throw new System.ArgumentNullException("body");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("tokens");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    var json_ = System.Text.Json.JsonSerializer.Serialize(body, _settings.Value);
+                    var content_ = new System.Net.Http.StringContent(json_);
+                    content_.Headers.ContentType = System.Net.Http.Headers.MediaTypeHeaderValue.Parse("application/json");
+                    request_.Content = content_;
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 201)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<NewToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 409)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Rotate a token
+        /// </summary>
+        /// <remarks>
+        /// Give a token a new secret, and a new end if one is asked for. The old secret stays valid for `overlap_seconds`, so
+        /// <br/>that its holders can change it without a break; a secret from before that ends at once.
+        /// <br/>
+        /// <br/>Requires what it takes to make the token.
+        /// </remarks>
+        /// <param name="id">The id of the token.</param>
+        /// <returns>The token, and its new secret.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<NewToken> RotateTokenAsync(string id, RotationRequest? body = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (id == null)
+                throw new System.ArgumentNullException("id");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("tokens/{id}:rotate");
+            urlBuilder_.Replace("{id}", System.Uri.EscapeDataString(ConvertToString(id, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    var json_ = System.Text.Json.JsonSerializer.Serialize(body, _settings.Value);
+                    var content_ = new System.Net.Http.StringContent(json_);
+                    content_.Headers.ContentType = System.Net.Http.Headers.MediaTypeHeaderValue.Parse("application/json");
+                    request_.Content = content_;
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<NewToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Revoke a token
+        /// </summary>
+        /// <remarks>
+        /// Make a token invalid. Requests, streams, waiting receives and sessions of the console that use it end. The answer
+        /// <br/>comes when all peers know it, or after 3 seconds; `silent` names those that gave no answer. They learn it within 5
+        /// <br/>seconds once they can be reached, and refuse the token by then.
+        /// <br/>
+        /// <br/>Requires the right `manage` on all queues of the token.
+        /// </remarks>
+        /// <param name="id">The id of the token.</param>
+        /// <returns>The token is invalid at this process, and at those that `told` counts.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<RevokedToken> RevokeTokenAsync(string id, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (id == null)
+                throw new System.ArgumentNullException("id");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("tokens/{id}");
+            urlBuilder_.Replace("{id}", System.Uri.EscapeDataString(ConvertToString(id, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("DELETE");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<RevokedToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// List schemas
+        /// </summary>
+        /// <remarks>
+        /// List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an `ETag`; with
+        /// <br/>`If-None-Match` an unchanged list is 304. Requires any right on any queue.
+        /// </remarks>
+        /// <returns>The schemas that the gateway uses.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<SchemaList> ListSchemasAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("schemas");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<SchemaList>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Get the schema of a job
+        /// </summary>
+        /// <remarks>
+        /// Return the JSON Schema (2020-12) of the `data` of a job, byte for byte as its file has it. A `$ref` to another job
+        /// <br/>leads to the schema of that job. The answer has an `ETag`; with `If-None-Match` an unchanged schema is 304.
+        /// <br/>Requires any right on any queue.
+        /// </remarks>
+        /// <param name="job">The job, with its characters escaped as in any path.</param>
+        /// <returns>The schema, as its file has it.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<object> GetSchemaAsync(string job, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            if (job == null)
+                throw new System.ArgumentNullException("job");
+
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("schemas/{job}");
+            urlBuilder_.Replace("{job}", System.Uri.EscapeDataString(ConvertToString(job, System.Globalization.CultureInfo.InvariantCulture)));
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<object>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 404)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -8720,7 +9690,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -8740,7 +9710,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -8770,7 +9740,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8904,7 +9874,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -8924,7 +9894,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -8944,7 +9914,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -9077,7 +10047,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -9097,7 +10067,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -9117,7 +10087,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Rate exceeded \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -9260,7 +10230,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9383,7 +10353,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9516,7 +10486,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Broker unavailable \u00b7 Idempotency key store full \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9609,7 +10579,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Invalid signature \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 403)
@@ -10139,7 +11109,7 @@ namespace Babelgate.Client.Generated
     public partial class Capabilities
     {
         /// <summary>
-        /// Maximum delay in seconds. `0`: no delays; `null`: no bound.
+        /// Maximum delay in seconds, parking included. `0`: no delays; `null`: no bound.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_delay_seconds")]
@@ -10147,7 +11117,7 @@ namespace Babelgate.Client.Generated
         public double? MaxDelaySeconds { get; set; } = default!;
 
         /// <summary>
-        /// Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound.
+        /// Maximum delay of a nack in seconds, parking included. `0`: no delays; `null`: no bound.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_retry_delay_seconds")]
@@ -12098,6 +13068,67 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// A token with its secret, and which processes know it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class NewToken
+    {
+        /// <summary>
+        /// Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("kept")]
+
+        public bool Kept { get; set; } = default!;
+
+        /// <summary>
+        /// How many other processes have confirmed that they know it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("told")]
+
+        public long Told { get; set; } = default!;
+
+        /// <summary>
+        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// The same in sentences for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        /// <summary>
+        /// What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("secret")]
+
+        public string Secret { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("token")]
+
+        public Token Token { get; set; } = new Token();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// The pause of a queue.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -12362,6 +13393,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("expired")]
 
         public string Expired { get; set; } = default!;
+
+        /// <summary>
+        /// The limits of the queue; `null`: none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("limits")]
+
+        public QueueLimits? Limits { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -13322,6 +14361,103 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// The limits of a queue. Requests and messages beyond a rate get 429 `rate_exceeded`.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class QueueLimits
+    {
+        /// <summary>
+        /// Requests a second, whatever they ask for.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("requests_per_second")]
+
+        public double? RequestsPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Published messages a second.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("messages_per_second")]
+
+        public double? MessagesPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Bytes of published messages a second.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("bytes_per_second")]
+
+        public double? BytesPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// After a pause, what so many seconds bring may come at once.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("burst_seconds")]
+
+        public long BurstSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Size of one message as it is sent.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_message_bytes")]
+
+        public long? MaxMessageBytes { get; set; } = default!;
+
+        /// <summary>
+        /// Receives that one process serves at a time.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_receives")]
+
+        public long? MaxReceives { get; set; } = default!;
+
+        /// <summary>
+        /// Streams that one process serves at a time.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_streams")]
+
+        public long? MaxStreams { get; set; } = default!;
+
+        /// <summary>
+        /// The limits of each identity on this queue; `null`: none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("per_identity")]
+
+        public RateTerms? PerIdentity { get; set; } = default!;
+
+        /// <summary>
+        /// Messages beyond which publishes get 429 `queue_full`; `null`: any.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_depth")]
+
+        public long? MaxDepth { get; set; } = default!;
+
+        /// <summary>
+        /// `process`: each for itself; `replicas`: together.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("counted_in")]
+
+        public string CountedIn { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// Queues that the caller has any right on.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -13399,6 +14535,79 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("minutes")]
 
         public System.Collections.Generic.IReadOnlyList<Minute> Minutes { get; set; } = new System.Collections.Generic.List<Minute>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// Rates and other limits; `null`: no limit.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class RateTerms
+    {
+        /// <summary>
+        /// Requests a second, whatever they ask for.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("requests_per_second")]
+
+        public double? RequestsPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Published messages a second.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("messages_per_second")]
+
+        public double? MessagesPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// Bytes of published messages a second.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("bytes_per_second")]
+
+        public double? BytesPerSecond { get; set; } = default!;
+
+        /// <summary>
+        /// After a pause, what so many seconds bring may come at once.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("burst_seconds")]
+
+        public long BurstSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Size of one message as it is sent.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_message_bytes")]
+
+        public long? MaxMessageBytes { get; set; } = default!;
+
+        /// <summary>
+        /// Receives that one process serves at a time.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_receives")]
+
+        public long? MaxReceives { get; set; } = default!;
+
+        /// <summary>
+        /// Streams that one process serves at a time.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_streams")]
+
+        public long? MaxStreams { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -14677,6 +15886,177 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// A token that was revoked, and which processes know it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class RevokedToken
+    {
+        /// <summary>
+        /// Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("kept")]
+
+        public bool Kept { get; set; } = default!;
+
+        /// <summary>
+        /// How many other processes have confirmed that they know it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("told")]
+
+        public long Told { get; set; } = default!;
+
+        /// <summary>
+        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// The same in sentences for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        /// <summary>
+        /// Its id.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("id")]
+
+        public string Id { get; set; } = default!;
+
+        /// <summary>
+        /// The name of its holder in logs.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("name")]
+
+        public string Name { get; set; } = default!;
+
+        /// <summary>
+        /// Always `true`. Default: true.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("revoked")]
+
+        public bool? Revoked { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// How to rotate. Without a body: the old secret is valid for an hour, and the end stays.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class RotationRequest
+    {
+        /// <summary>
+        /// Seconds for which the old secret stays valid: 0 to 2592000; 0: it is invalid at once. Default: 3600.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("overlap_seconds")]
+
+        public double? OverlapSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Seconds from now to the new end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it and `ends_at` the end stays.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ttl_seconds")]
+
+        public double? TtlSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// The new end, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ends_at")]
+
+        public long? EndsAt { get; set; } = default!;
+
+    }
+
+    /// <summary>
+    /// The schema of a job, without its text.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Schema
+    {
+        /// <summary>
+        /// The job, which is the `$id` of the schema.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("job")]
+
+        public string Job { get; set; } = default!;
+
+        /// <summary>
+        /// The file in the directory of schemas.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("path")]
+
+        public string Path { get; set; } = default!;
+
+        /// <summary>
+        /// SHA-256 of the file in hexadecimal; it changes with any byte.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("sha256")]
+
+        public string Sha256 { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The schemas of jobs.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class SchemaList
+    {
+        /// <summary>
+        /// The schemas, by job.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("schemas")]
+
+        public System.Collections.Generic.IReadOnlyList<Schema> Schemas { get; set; } = new System.Collections.Generic.List<Schema>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// How far the search went. Earlier events may be known to the data pipeline.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -14854,7 +16234,7 @@ namespace Babelgate.Client.Generated
         public long? InFlight { get; set; } = default!;
 
         /// <summary>
-        /// Messages with a delay that has not passed.
+        /// Messages with a delay that has not passed, and parked ones; `null` also while the parking broker is down.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("delayed")]
@@ -14925,6 +16305,144 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("auto_extend")]
 
         public bool? AutoExtend { get; set; } = default!;
+
+    }
+
+    /// <summary>
+    /// A token, without its secret.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Token
+    {
+        /// <summary>
+        /// Its id in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("id")]
+
+        public string Id { get; set; } = default!;
+
+        /// <summary>
+        /// The name of its holder in logs.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("name")]
+
+        public string Name { get; set; } = default!;
+
+        /// <summary>
+        /// For each name or pattern of queues: `send`, `listen`, `manage`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("rights")]
+
+        public System.Collections.Generic.IDictionary<string, System.Collections.Generic.IReadOnlyList<string>> Rights { get; set; } = new System.Collections.Generic.Dictionary<string, System.Collections.Generic.IReadOnlyList<string>>();
+
+        /// <summary>
+        /// When it was made, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("created_at")]
+
+        public long CreatedAt { get; set; } = default!;
+
+        /// <summary>
+        /// The name of the caller that made it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("created_by")]
+
+        public string CreatedBy { get; set; } = default!;
+
+        /// <summary>
+        /// When it ends, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ends_at")]
+
+        public long EndsAt { get; set; } = default!;
+
+        /// <summary>
+        /// When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("old_ends_at")]
+
+        public long? OldEndsAt { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The valid tokens that the caller may revoke.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class TokenList
+    {
+        /// <summary>
+        /// By name.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("tokens")]
+
+        public System.Collections.Generic.IReadOnlyList<Token> Tokens { get; set; } = new System.Collections.Generic.List<Token>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A token to be made. It needs one of `ttl_seconds` and `ends_at`.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class TokenRequest
+    {
+        /// <summary>
+        /// The name of the holder, for logs: 1 to 120 of `A-Z a-z 0-9 . _ -`. No other valid token has it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("name")]
+
+        public string Name { get; set; } = default!;
+
+        /// <summary>
+        /// For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("rights")]
+
+        public System.Collections.Generic.IDictionary<string, System.Collections.Generic.IReadOnlyList<string>> Rights { get; set; } = new System.Collections.Generic.Dictionary<string, System.Collections.Generic.IReadOnlyList<string>>();
+
+        /// <summary>
+        /// Seconds from now to its end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it: `ends_at` counts.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ttl_seconds")]
+
+        public double? TtlSeconds { get; set; } = default!;
+
+        /// <summary>
+        /// Its end, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("ends_at")]
+
+        public long? EndsAt { get; set; } = default!;
 
     }
 

@@ -64,7 +64,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'ttl_seconds' => 'float',
         'dead_letter_retention_seconds' => 'float',
         'ordering_key' => 'string',
-        'expired' => 'string'
+        'expired' => 'string',
+        'limits' => '\Babelgate\Client\Generated\Model\QueueLimits'
     ];
 
     /**
@@ -81,7 +82,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'ttl_seconds' => 'double',
         'dead_letter_retention_seconds' => 'double',
         'ordering_key' => null,
-        'expired' => null
+        'expired' => null,
+        'limits' => null
     ];
 
     /**
@@ -96,7 +98,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'ttl_seconds' => true,
         'dead_letter_retention_seconds' => true,
         'ordering_key' => false,
-        'expired' => false
+        'expired' => false,
+        'limits' => true
     ];
 
     /**
@@ -191,7 +194,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'ttl_seconds' => 'ttl_seconds',
         'dead_letter_retention_seconds' => 'dead_letter_retention_seconds',
         'ordering_key' => 'ordering_key',
-        'expired' => 'expired'
+        'expired' => 'expired',
+        'limits' => 'limits'
     ];
 
     /**
@@ -206,7 +210,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'ttl_seconds' => 'setTtlSeconds',
         'dead_letter_retention_seconds' => 'setDeadLetterRetentionSeconds',
         'ordering_key' => 'setOrderingKey',
-        'expired' => 'setExpired'
+        'expired' => 'setExpired',
+        'limits' => 'setLimits'
     ];
 
     /**
@@ -221,7 +226,8 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         'ttl_seconds' => 'getTtlSeconds',
         'dead_letter_retention_seconds' => 'getDeadLetterRetentionSeconds',
         'ordering_key' => 'getOrderingKey',
-        'expired' => 'getExpired'
+        'expired' => 'getExpired',
+        'limits' => 'getLimits'
     ];
 
     /**
@@ -318,6 +324,7 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('dead_letter_retention_seconds', $data ?? [], null);
         $this->setIfExists('ordering_key', $data ?? [], null);
         $this->setIfExists('expired', $data ?? [], null);
+        $this->setIfExists('limits', $data ?? [], null);
     }
 
     /**
@@ -386,6 +393,9 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
             );
         }
 
+        if ($this->container['limits'] === null && !$this->isNullableSetToNull('limits')) {
+            $invalidProperties[] = "'limits' can't be null";
+        }
         return $invalidProperties;
     }
 
@@ -620,6 +630,40 @@ class Policy implements ModelInterface, ArrayAccess, \JsonSerializable
             );
         }
         $this->container['expired'] = $expired;
+
+        return $this;
+    }
+
+    /**
+     * Gets limits
+     *
+     * @return \Babelgate\Client\Generated\Model\QueueLimits|null
+     */
+    public function getLimits()
+    {
+        return $this->container['limits'];
+    }
+
+    /**
+     * Sets limits
+     *
+     * @param \Babelgate\Client\Generated\Model\QueueLimits|null $limits limits
+     *
+     * @return self
+     */
+    public function setLimits($limits)
+    {
+        if (is_null($limits)) {
+            array_push($this->openAPINullablesSetToNull, 'limits');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('limits', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['limits'] = $limits;
 
         return $this;
     }

@@ -286,7 +286,7 @@ export interface paths {
         put?: never;
         /**
          * Purge a queue
-         * @description Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+         * @description Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right `manage`.
          *
          *     Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation
          *     says which. With `dry_run` nothing is removed: the broker's counts of these messages are added up. Where it has
@@ -952,6 +952,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List tokens
+         * @description Return the valid tokens that were made by calls, without their secrets. Those with queues that you may not manage
+         *     are left out, and so are the tokens of the configuration.
+         */
+        get: operations["list_tokens"];
+        put?: never;
+        /**
+         * Make a token
+         * @description Make a bearer token with an end, at most `auth.made_tokens.max_ttl_seconds` away. The answer has its secret, which
+         *     is shown once; `state_dir` keeps its SHA-256. The token is valid at this process, at those that `told` counts, and
+         *     within a second at those that share `state_dir`.
+         *
+         *     Nobody grants what he does not have: it requires the right `manage`, and each right that is granted, on all queues
+         *     of `rights`.
+         */
+        post: operations["create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tokens/{id}:rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate a token
+         * @description Give a token a new secret, and a new end if one is asked for. The old secret stays valid for `overlap_seconds`, so
+         *     that its holders can change it without a break; a secret from before that ends at once.
+         *
+         *     Requires what it takes to make the token.
+         */
+        post: operations["rotate_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tokens/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a token
+         * @description Make a token invalid. Requests, streams, waiting receives and sessions of the console that use it end. The answer
+         *     comes when all peers know it, or after 3 seconds; `silent` names those that gave no answer. They learn it within 5
+         *     seconds once they can be reached, and refuse the token by then.
+         *
+         *     Requires the right `manage` on all queues of the token.
+         */
+        delete: operations["revoke_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List schemas
+         * @description List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an `ETag`; with
+         *     `If-None-Match` an unchanged list is 304. Requires any right on any queue.
+         */
+        get: operations["list_schemas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/schemas/{job}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the schema of a job
+         * @description Return the JSON Schema (2020-12) of the `data` of a job, byte for byte as its file has it. A `$ref` to another job
+         *     leads to the schema of that job. The answer has an `ETag`; with `If-None-Match` an unchanged schema is 304.
+         *     Requires any right on any queue.
+         */
+        get: operations["get_schema"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/messages": {
         parameters: {
             query?: never;
@@ -1334,12 +1454,12 @@ export interface components {
         Capabilities: {
             /**
              * Max Delay Seconds
-             * @description Maximum delay in seconds. `0`: no delays; `null`: no bound.
+             * @description Maximum delay in seconds, parking included. `0`: no delays; `null`: no bound.
              */
             max_delay_seconds: number | null;
             /**
              * Max Retry Delay Seconds
-             * @description Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound.
+             * @description Maximum delay of a nack in seconds, parking included. `0`: no delays; `null`: no bound.
              */
             max_retry_delay_seconds: number | null;
             /**
@@ -2532,6 +2652,41 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * NewToken
+         * @description A token with its secret, and which processes know it.
+         */
+        NewToken: {
+            /**
+             * Kept
+             * @description Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+             */
+            kept: boolean;
+            /**
+             * Told
+             * Format: int64
+             * @description How many other processes have confirmed that they know it.
+             */
+            told: number;
+            /**
+             * Silent
+             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
+             */
+            silent: string[];
+            /**
+             * Detail
+             * @description The same in sentences for people.
+             */
+            detail: string;
+            /**
+             * Secret
+             * @description What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
+             */
+            secret: string;
+            token: components["schemas"]["Token"];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Pause
          * @description The pause of a queue.
          */
@@ -2702,6 +2857,8 @@ export interface components {
              * @enum {string}
              */
             expired: "dead_letter" | "drop";
+            /** @description The limits of the queue; `null`: none. */
+            limits: components["schemas"]["QueueLimits"] | null;
         } & {
             [key: string]: unknown;
         };
@@ -3269,6 +3426,63 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * QueueLimits
+         * @description The limits of a queue. Requests and messages beyond a rate get 429 `rate_exceeded`.
+         */
+        QueueLimits: {
+            /**
+             * Requests Per Second
+             * @description Requests a second, whatever they ask for.
+             */
+            requests_per_second: number | null;
+            /**
+             * Messages Per Second
+             * @description Published messages a second.
+             */
+            messages_per_second: number | null;
+            /**
+             * Bytes Per Second
+             * @description Bytes of published messages a second.
+             */
+            bytes_per_second: number | null;
+            /**
+             * Burst Seconds
+             * Format: int64
+             * @description After a pause, what so many seconds bring may come at once.
+             */
+            burst_seconds: number;
+            /**
+             * Max Message Bytes
+             * @description Size of one message as it is sent.
+             */
+            max_message_bytes: number | null;
+            /**
+             * Max Receives
+             * @description Receives that one process serves at a time.
+             */
+            max_receives: number | null;
+            /**
+             * Max Streams
+             * @description Streams that one process serves at a time.
+             */
+            max_streams: number | null;
+            /** @description The limits of each identity on this queue; `null`: none. */
+            per_identity: components["schemas"]["RateTerms"] | null;
+            /**
+             * Max Depth
+             * @description Messages beyond which publishes get 429 `queue_full`; `null`: any.
+             */
+            max_depth: number | null;
+            /**
+             * Counted In
+             * @description `process`: each for itself; `replicas`: together.
+             * @enum {string}
+             */
+            counted_in: "process" | "replicas";
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * QueueList
          * @description Queues that the caller has any right on.
          */
@@ -3314,6 +3528,50 @@ export interface components {
              * @description The minutes of the last hour since counting began, oldest first. The last one is not over.
              */
             minutes: components["schemas"]["Minute"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * RateTerms
+         * @description Rates and other limits; `null`: no limit.
+         */
+        RateTerms: {
+            /**
+             * Requests Per Second
+             * @description Requests a second, whatever they ask for.
+             */
+            requests_per_second: number | null;
+            /**
+             * Messages Per Second
+             * @description Published messages a second.
+             */
+            messages_per_second: number | null;
+            /**
+             * Bytes Per Second
+             * @description Bytes of published messages a second.
+             */
+            bytes_per_second: number | null;
+            /**
+             * Burst Seconds
+             * Format: int64
+             * @description After a pause, what so many seconds bring may come at once.
+             */
+            burst_seconds: number;
+            /**
+             * Max Message Bytes
+             * @description Size of one message as it is sent.
+             */
+            max_message_bytes: number | null;
+            /**
+             * Max Receives
+             * @description Receives that one process serves at a time.
+             */
+            max_receives: number | null;
+            /**
+             * Max Streams
+             * @description Streams that one process serves at a time.
+             */
+            max_streams: number | null;
         } & {
             [key: string]: unknown;
         };
@@ -4010,6 +4268,118 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * RevokedToken
+         * @description A token that was revoked, and which processes know it.
+         */
+        RevokedToken: {
+            /**
+             * Kept
+             * @description Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+             */
+            kept: boolean;
+            /**
+             * Told
+             * Format: int64
+             * @description How many other processes have confirmed that they know it.
+             */
+            told: number;
+            /**
+             * Silent
+             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
+             */
+            silent: string[];
+            /**
+             * Detail
+             * @description The same in sentences for people.
+             */
+            detail: string;
+            /**
+             * Id
+             * @description Its id.
+             */
+            id: string;
+            /**
+             * Name
+             * @description The name of its holder in logs.
+             */
+            name: string;
+            /**
+             * Revoked
+             * @description Always `true`. Default: true.
+             */
+            revoked?: boolean;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * Right
+         * @description A right on a queue: publish to it, consume from it, manage it.
+         * @enum {string}
+         */
+        Right: "send" | "listen" | "manage";
+        /**
+         * RotationRequest
+         * @description How to rotate. Without a body: the old secret is valid for an hour, and the end stays.
+         * @example {
+         *       "overlap_seconds": 600,
+         *       "ttl_seconds": 7776000
+         *     }
+         */
+        RotationRequest: {
+            /**
+             * Overlap Seconds
+             * Format: double
+             * @description Seconds for which the old secret stays valid: 0 to 2592000; 0: it is invalid at once. Default: 3600.
+             */
+            overlap_seconds?: number;
+            /**
+             * Ttl Seconds
+             * @description Seconds from now to the new end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it and `ends_at` the end stays.
+             */
+            ttl_seconds?: number | null;
+            /**
+             * Ends At
+             * @description The new end, Unix milliseconds UTC.
+             */
+            ends_at?: number | null;
+        };
+        /**
+         * Schema
+         * @description The schema of a job, without its text.
+         */
+        Schema: {
+            /**
+             * Job
+             * @description The job, which is the `$id` of the schema.
+             */
+            job: string;
+            /**
+             * Path
+             * @description The file in the directory of schemas.
+             */
+            path: string;
+            /**
+             * Sha256
+             * @description SHA-256 of the file in hexadecimal; it changes with any byte.
+             */
+            sha256: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * SchemaList
+         * @description The schemas of jobs.
+         */
+        SchemaList: {
+            /**
+             * Schemas
+             * @description The schemas, by job.
+             */
+            schemas: components["schemas"]["Schema"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Searched
          * @description How far the search went. Earlier events may be known to the data pipeline.
          */
@@ -4109,7 +4479,7 @@ export interface components {
             in_flight: number | null;
             /**
              * Delayed
-             * @description Messages with a delay that has not passed.
+             * @description Messages with a delay that has not passed, and parked ones; `null` also while the parking broker is down.
              */
             delayed: number | null;
             /**
@@ -4152,6 +4522,104 @@ export interface components {
             lease_seconds?: number;
             /** @description Whether the gateway prolongs the leases of this stream while it is open, up to an hour after the delivery and at most to the `max_lease_seconds` of the broker. Default: true. */
             auto_extend?: boolean;
+        };
+        /**
+         * Token
+         * @description A token, without its secret.
+         */
+        Token: {
+            /**
+             * Id
+             * @description Its id in paths.
+             */
+            id: string;
+            /**
+             * Name
+             * @description The name of its holder in logs.
+             */
+            name: string;
+            /**
+             * Rights
+             * @description For each name or pattern of queues: `send`, `listen`, `manage`.
+             */
+            rights: {
+                [key: string]: components["schemas"]["Right"][];
+            };
+            /**
+             * Created At
+             * Format: int64
+             * @description When it was made, Unix milliseconds UTC.
+             */
+            created_at: number;
+            /**
+             * Created By
+             * @description The name of the caller that made it.
+             */
+            created_by: string;
+            /**
+             * Ends At
+             * Format: int64
+             * @description When it ends, Unix milliseconds UTC.
+             */
+            ends_at: number;
+            /**
+             * Old Ends At
+             * @description When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
+             */
+            old_ends_at: number | null;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * TokenList
+         * @description The valid tokens that the caller may revoke.
+         */
+        TokenList: {
+            /**
+             * Tokens
+             * @description By name.
+             */
+            tokens: components["schemas"]["Token"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * TokenRequest
+         * @description A token to be made. It needs one of `ttl_seconds` and `ends_at`.
+         * @example {
+         *       "name": "shop",
+         *       "rights": {
+         *         "orders.*": [
+         *           "send",
+         *           "listen"
+         *         ]
+         *       },
+         *       "ttl_seconds": 7776000
+         *     }
+         */
+        TokenRequest: {
+            /**
+             * Name
+             * @description The name of the holder, for logs: 1 to 120 of `A-Z a-z 0-9 . _ -`. No other valid token has it.
+             */
+            name: string;
+            /**
+             * Rights
+             * @description For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+             */
+            rights: {
+                [key: string]: components["schemas"]["Right"][];
+            };
+            /**
+             * Ttl Seconds
+             * @description Seconds from now to its end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it: `ends_at` counts.
+             */
+            ttl_seconds?: number | null;
+            /**
+             * Ends At
+             * @description Its end, Unix milliseconds UTC.
+             */
+            ends_at?: number | null;
         };
         /**
          * TokenResult
@@ -4293,7 +4761,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Invalid signature · Unauthenticated */
+        /** @description Invalid signature · Invalid token · Unauthenticated */
         Problem401: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4317,7 +4785,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Dead letter not found · Message not found · No journal · Not found · Push not found · Queue not found · Redrive not found · Trace not found */
+        /** @description Dead letter not found · Message not found · No journal · No tokens · Not found · Push not found · Queue not found · Redrive not found · Schema not found · Token not found · Trace not found */
         Problem404: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4339,7 +4807,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description In progress · Lease lost · Purged a moment ago · Push in the configuration · Queue paused · Redrive running · Too many paused queues · Too many pushes */
+        /** @description In progress · Lease lost · Name taken · Purged a moment ago · Push in the configuration · Queue paused · Redrive running · Too many paused queues · Too many pushes · Too many tokens */
         Problem409: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4385,13 +4853,23 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Idempotency key share full · Overloaded · Rate exceeded · Too many redrives */
+        /** @description Idempotency key share full · Overloaded · Queue full · Rate exceeded · Too many at a time · Too many redrives */
         Problem429: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
                 "X-Request-Id": string;
                 /** @description Seconds to wait before a retry. */
                 "Retry-After"?: number;
+                /**
+                 * @description Of each limit that the request counts for: what is left now, and in how many seconds all is. A list of draft-ietf-httpapi-ratelimit-headers. Other answers have it, too, where limits are configured.
+                 * @example "identity-requests";r=0;t=2
+                 */
+                RateLimit?: string;
+                /**
+                 * @description Of each of these limits, what may come at once, and in how many seconds that much comes again.
+                 * @example "identity-requests";q=100;w=2;qu="requests"
+                 */
+                "RateLimit-Policy"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -4431,7 +4909,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Broker unavailable · Idempotency key store full · Not ready · Owner unreachable · State unavailable · Stopping · Storage full · Storage read-only */
+        /** @description Audit unavailable · Broker unavailable · Idempotency key store full · Issuer unavailable · Not ready · Owner unreachable · State unavailable · Stopping · Storage full · Storage read-only */
         Problem503: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4552,9 +5030,9 @@ export interface operations {
             413: components["responses"]["Problem413"];
             /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was published. */
             415: components["responses"]["Problem415"];
-            /** @description The body is JSON and no valid message, or asks for what the broker of this queue does not support. `errors` gives each defect with its pointer. Nothing was published, and the same body fails again. */
+            /** @description The body is JSON and no valid message, asks for what the broker of this queue does not support, or has `data` that the schema of its job does not allow, where the route enforces it. `errors` gives each defect with its pointer. Nothing was published, and the same body fails again. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded, or the token of a page has published as many messages as it may. Nothing was published. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests or messages as it may. Nothing was published. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was published. */
             431: components["responses"]["Problem431"];
@@ -4562,7 +5040,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was published. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was published. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Nothing was published. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not confirm in time: the message may be published or not. With an idempotency key the request can be repeated safely, else a repetition may publish it twice. */
             504: components["responses"]["Problem504"];
@@ -4667,7 +5145,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The queue does not support the operation, or 10,000 entries of an NDJSON upload failed: those before are published, `accepted` and `failed` count them, and the rest was not read. A few invalid entries fail alone: see their results in 207. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded, or the token of a page has published as many messages as it may. Nothing was published. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests or messages as it may. Nothing was published. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was published. */
             431: components["responses"]["Problem431"];
@@ -4837,7 +5315,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. No message was handed out. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. No message was handed out. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. No message was handed out. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. No message was handed out. */
             403: components["responses"]["Problem403"];
@@ -4847,7 +5325,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description `lease_seconds` is beyond the maximum of the broker, or the broker cannot lease messages of this queue. No message was handed out. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. No message was handed out. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. No message was handed out. */
             431: components["responses"]["Problem431"];
@@ -4855,7 +5333,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. No message was handed out. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. No message was handed out. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. A message that it reserved is delivered again when its lease ends. */
             504: components["responses"]["Problem504"];
@@ -4959,7 +5437,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. No message was handed out. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. No message was handed out. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. No message was handed out. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. No message was handed out. */
             403: components["responses"]["Problem403"];
@@ -4973,7 +5451,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description `lease_seconds` is beyond the maximum of the broker, or the broker cannot lease messages of this queue. No message was handed out. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. No message was handed out. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. No message was handed out. */
             431: components["responses"]["Problem431"];
@@ -4981,7 +5459,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. No message was handed out. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. No message was handed out. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. A message that it reserved is delivered again when its lease ends. */
             504: components["responses"]["Problem504"];
@@ -5064,7 +5542,7 @@ export interface operations {
             };
             /** @description The body is malformed, or, for a call with one token, the token was not issued for this queue. Nothing was settled, and the same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was settled. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was settled. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was settled. */
             403: components["responses"]["Problem403"];
@@ -5080,7 +5558,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description A delay or lease is beyond the maximum of the broker. Nothing was settled. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was settled. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was settled. */
             431: components["responses"]["Problem431"];
@@ -5088,7 +5566,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was settled. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Nothing was settled. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker, or the replica that delivered the message, did not answer in time. The settle may have taken effect. Repeating it is harmless. */
             504: components["responses"]["Problem504"];
@@ -5171,7 +5649,7 @@ export interface operations {
             };
             /** @description The body is malformed, or, for a call with one token, the token was not issued for this queue. Nothing was settled, and the same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was settled. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was settled. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was settled. */
             403: components["responses"]["Problem403"];
@@ -5187,7 +5665,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description A delay or lease is beyond the maximum of the broker. Nothing was settled. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was settled. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was settled. */
             431: components["responses"]["Problem431"];
@@ -5195,7 +5673,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was settled. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Nothing was settled. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker, or the replica that delivered the message, did not answer in time. The settle may have taken effect. Repeating it is harmless. */
             504: components["responses"]["Problem504"];
@@ -5278,7 +5756,7 @@ export interface operations {
             };
             /** @description The body is malformed, or, for a call with one token, the token was not issued for this queue. Nothing was settled, and the same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was settled. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was settled. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was settled. */
             403: components["responses"]["Problem403"];
@@ -5294,7 +5772,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description A delay or lease is beyond the maximum of the broker. Nothing was settled. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was settled. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was settled. */
             431: components["responses"]["Problem431"];
@@ -5302,7 +5780,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was settled. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Nothing was settled. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker, or the replica that delivered the message, did not answer in time. The settle may have taken effect. Repeating it is harmless. */
             504: components["responses"]["Problem504"];
@@ -5387,7 +5865,7 @@ export interface operations {
             };
             /** @description The body is malformed, or, for a call with one token, the token was not issued for this queue. Nothing was settled, and the same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was settled. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was settled. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was settled. */
             403: components["responses"]["Problem403"];
@@ -5403,7 +5881,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description A delay or lease is beyond the maximum of the broker. Nothing was settled. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was settled. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was settled. */
             431: components["responses"]["Problem431"];
@@ -5411,7 +5889,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was settled. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Nothing was settled. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker, or the replica that delivered the message, did not answer in time. The settle may have taken effect. Repeating it is harmless. */
             504: components["responses"]["Problem504"];
@@ -5494,7 +5972,7 @@ export interface operations {
             };
             /** @description The body is malformed, or, for a call with one token, the token was not issued for this queue. Nothing was settled, and the same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was settled. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was settled. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was settled. */
             403: components["responses"]["Problem403"];
@@ -5510,7 +5988,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description A delay or lease is beyond the maximum of the broker. Nothing was settled. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was settled. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was settled. */
             431: components["responses"]["Problem431"];
@@ -5518,7 +5996,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was settled. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was settled. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Nothing was settled. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker, or the replica that delivered the message, did not answer in time. The settle may have taken effect. Repeating it is harmless. */
             504: components["responses"]["Problem504"];
@@ -5572,7 +6050,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. No message was handed out. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. No message was handed out. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. No message was handed out. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. No message was handed out. */
             403: components["responses"]["Problem403"];
@@ -5582,7 +6060,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description `lease_seconds` is beyond the maximum of the broker, the broker cannot lease messages of this queue, or the request has a `Last-Event-ID`. No message was handed out. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. No message was handed out. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. No message was handed out. */
             431: components["responses"]["Problem431"];
@@ -5590,7 +6068,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. No message was handed out. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. No message was handed out. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. A message that it reserved is delivered again when its lease ends. */
             504: components["responses"]["Problem504"];
@@ -5648,7 +6126,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. No message was handed out. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. No message was handed out. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. No message was handed out. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. No message was handed out. */
             403: components["responses"]["Problem403"];
@@ -5662,7 +6140,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description `lease_seconds` is beyond the maximum of the broker, the broker cannot lease messages of this queue, or the request has a `Last-Event-ID`. No message was handed out. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. No message was handed out. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. No message was handed out. */
             431: components["responses"]["Problem431"];
@@ -5670,7 +6148,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. No message was handed out. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. No message was handed out. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. No message was handed out. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. A message that it reserved is delivered again when its lease ends. */
             504: components["responses"]["Problem504"];
@@ -5743,7 +6221,8 @@ export interface operations {
                      *             "ttl_seconds": null,
                      *             "dead_letter_retention_seconds": null,
                      *             "ordering_key": "refuse",
-                     *             "expired": "dead_letter"
+                     *             "expired": "dead_letter",
+                     *             "limits": null
                      *           },
                      *           "idempotency": {
                      *             "broker": "local",
@@ -5763,7 +6242,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -5814,7 +6293,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -5830,7 +6309,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -5838,7 +6317,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -5891,7 +6370,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -5907,7 +6386,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -5915,7 +6394,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -5961,7 +6440,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -5975,7 +6454,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -5983,7 +6462,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -6053,7 +6532,8 @@ export interface operations {
                      *         "ttl_seconds": null,
                      *         "dead_letter_retention_seconds": null,
                      *         "ordering_key": "refuse",
-                     *         "expired": "dead_letter"
+                     *         "expired": "dead_letter",
+                     *         "limits": null
                      *       },
                      *       "idempotency": {
                      *         "broker": "local",
@@ -6072,7 +6552,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6082,7 +6562,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue does not support the operation. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -6090,7 +6570,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -6152,7 +6632,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6162,7 +6642,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue does not support the operation. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -6170,7 +6650,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -6269,7 +6749,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6283,7 +6763,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The body is JSON and no valid message: a publish would answer the same. With `mode=consume` the code is the reason for which the message would be dead-lettered. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -6291,7 +6771,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -6369,7 +6849,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6379,7 +6859,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue does not support the operation. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -6387,7 +6867,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -6511,7 +6991,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6576,7 +7056,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6629,7 +7109,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6729,7 +7209,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -6739,7 +7219,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue cannot list dead letters. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -6747,7 +7227,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -6838,7 +7318,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -6854,7 +7334,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -6862,7 +7342,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not confirm in time. A dead letter may have been sent back and still be listed, so that another redrive sends it twice; none is lost. */
             504: components["responses"]["Problem504"];
@@ -6938,7 +7418,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -6952,7 +7432,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -6960,7 +7440,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7005,7 +7485,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7021,7 +7501,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7029,7 +7509,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7085,7 +7565,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7099,7 +7579,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The dead letter, or its edit, is no valid message, its search has ended before the dead letters did, or the broker does not support the operation. `errors` gives each defect with its pointer. The dead letter stays. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7107,7 +7587,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not confirm in time. The message may have been sent and the dead letter still be listed; none is lost. */
             504: components["responses"]["Problem504"];
@@ -7187,7 +7667,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -7197,7 +7677,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The search has ended before the dead letters did, or the broker cannot list them. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -7205,7 +7685,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7252,7 +7732,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7262,7 +7742,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The search has ended before the dead letters did, or the broker cannot list them. Nothing was removed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7270,7 +7750,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7336,7 +7816,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -7346,7 +7826,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue does not support the operation. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -7354,7 +7834,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7421,7 +7901,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -7431,7 +7911,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue does not support the operation. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -7439,7 +7919,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7499,7 +7979,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7513,7 +7993,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7521,7 +8001,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7581,7 +8061,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7597,7 +8077,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7605,7 +8085,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7682,7 +8162,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -7692,7 +8172,7 @@ export interface operations {
             408: components["responses"]["Problem408"];
             /** @description The broker of this queue does not support the operation. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. */
             431: components["responses"]["Problem431"];
@@ -7700,7 +8180,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the token cannot be verified, because the keys of its issuer cannot be read. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7773,7 +8253,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7785,7 +8265,7 @@ export interface operations {
             409: components["responses"]["Problem409"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7793,7 +8273,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7833,7 +8313,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7845,7 +8325,7 @@ export interface operations {
             409: components["responses"]["Problem409"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7853,7 +8333,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -7910,7 +8390,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -7924,7 +8404,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -7932,7 +8412,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -8009,7 +8489,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -8023,7 +8503,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -8031,7 +8511,7 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
@@ -8073,7 +8553,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. Nothing was changed. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
             403: components["responses"]["Problem403"];
@@ -8087,7 +8567,7 @@ export interface operations {
             415: components["responses"]["Problem415"];
             /** @description The broker of this queue does not support the operation. Nothing was changed. */
             422: components["responses"]["Problem422"];
-            /** @description The gateway is overloaded. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is overloaded, or the caller or the queue has as many requests as it may. Nothing was changed. Repeat it after `Retry-After` seconds. */
             429: components["responses"]["Problem429"];
             /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
             431: components["responses"]["Problem431"];
@@ -8095,10 +8575,376 @@ export interface operations {
             500: components["responses"]["Problem500"];
             /** @description The broker refused the operation, and would refuse it again until its set-up changes. Nothing was changed. */
             502: components["responses"]["Problem502"];
-            /** @description The gateway is stopping, or the broker is unavailable or full. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
             /** @description The broker did not answer in time. The operation may have taken effect. */
             504: components["responses"]["Problem504"];
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The tokens, by name. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "tokens": [
+                     *         {
+                     *           "id": "5f0c7a1be24d9863",
+                     *           "name": "shop",
+                     *           "rights": {
+                     *             "orders.*": [
+                     *               "send",
+                     *               "listen"
+                     *             ]
+                     *           },
+                     *           "created_at": 1790000000000,
+                     *           "created_by": "operator",
+                     *           "ends_at": 1797776000000,
+                     *           "old_ends_at": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["TokenList"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The gateway makes no tokens: no credentials are configured, or `auth.made_tokens.enabled` is `false`. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    create_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description The token, and its secret. */
+            201: {
+                headers: {
+                    /** @description Always `no-store`: the answer has a secret. */
+                    "Cache-Control"?: "no-store";
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "kept": true,
+                     *       "told": 1,
+                     *       "silent": [],
+                     *       "detail": "It is kept in state_dir, which other processes with this directory read within a second. 1 other process knows it.",
+                     *       "secret": "bg_7qVw0RkXn3ZtYb8LcMfH2sJdPg5uEa1aYnLk",
+                     *       "token": {
+                     *         "id": "5f0c7a1be24d9863",
+                     *         "name": "shop",
+                     *         "rights": {
+                     *           "orders.*": [
+                     *             "send",
+                     *             "listen"
+                     *           ]
+                     *         },
+                     *         "created_at": 1790000000000,
+                     *         "created_by": "operator",
+                     *         "ends_at": 1797776000000,
+                     *         "old_ends_at": null
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The gateway makes no tokens: no credentials are configured, or `auth.made_tokens.enabled` is `false`. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description A valid token has this name, or the gateway keeps too many. Nothing was changed. */
+            409: components["responses"]["Problem409"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The gateway cannot write its `state_dir`, or is stopping. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+        };
+    };
+    rotate_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the token.
+                 * @example 5f0c7a1be24d9863
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RotationRequest"];
+            };
+        };
+        responses: {
+            /** @description The token, and its new secret. */
+            200: {
+                headers: {
+                    /** @description Always `no-store`: the answer has a secret. */
+                    "Cache-Control"?: "no-store";
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "kept": true,
+                     *       "told": 1,
+                     *       "silent": [],
+                     *       "detail": "It is kept in state_dir, which other processes with this directory read within a second. 1 other process knows it.",
+                     *       "secret": "bg_2mTz9QdYw6HsKe4VbRpN1cXjLf8uGa0bZoMi",
+                     *       "token": {
+                     *         "id": "5f0c7a1be24d9863",
+                     *         "name": "shop",
+                     *         "rights": {
+                     *           "orders.*": [
+                     *             "send",
+                     *             "listen"
+                     *           ]
+                     *         },
+                     *         "created_at": 1790000000000,
+                     *         "created_by": "operator",
+                     *         "ends_at": 1797776000000,
+                     *         "old_ends_at": 1790000600000
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The gateway makes no tokens, or no valid token of those that you may revoke has this id. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The gateway cannot write its `state_dir`, or is stopping. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+        };
+    };
+    revoke_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the token.
+                 * @example 5f0c7a1be24d9863
+                 */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The token is invalid at this process, and at those that `told` counts. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "kept": true,
+                     *       "told": 1,
+                     *       "silent": [],
+                     *       "detail": "It is kept in state_dir, which other processes with this directory read within a second. 1 other process knows it.",
+                     *       "id": "5f0c7a1be24d9863",
+                     *       "name": "shop",
+                     *       "revoked": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RevokedToken"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The gateway makes no tokens, or no valid token of those that you may revoke has this id. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
+            503: components["responses"]["Problem503"];
+        };
+    };
+    list_schemas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schemas that the gateway uses. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "schemas": [
+                     *         {
+                     *           "job": "urn:babel:shop:order.placed",
+                     *           "path": "shop/order.placed.json",
+                     *           "sha256": "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SchemaList"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    get_schema: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The job, with its characters escaped as in any path.
+                 * @example urn:babel:shop:order.placed
+                 */
+                job: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schema, as its file has it. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "$schema": "https://json-schema.org/draft/2020-12/schema",
+                     *       "$id": "urn:babel:shop:order.placed",
+                     *       "type": "object",
+                     *       "required": [
+                     *         "order_id"
+                     *       ],
+                     *       "properties": {
+                     *         "order_id": {
+                     *           "type": "string"
+                     *         }
+                     *       },
+                     *       "additionalProperties": true
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The gateway has no schema of this job. */
+            404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
         };
     };
     list_events: {
@@ -8197,7 +9043,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -8331,7 +9177,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -8467,7 +9313,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];
@@ -8639,7 +9485,7 @@ export interface operations {
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
             400: components["responses"]["Problem400"];
-            /** @description The request has no valid bearer token. */
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
             401: components["responses"]["Problem401"];
             /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
             403: components["responses"]["Problem403"];

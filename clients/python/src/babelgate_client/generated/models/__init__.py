@@ -49,6 +49,7 @@ from .event_page import EventPage
 from .extend_request import ExtendRequest
 from .failure import Failure
 from .figures import Figures
+from .get_schema_response_get_schema_schemas_job_get import GetSchemaResponseGetSchemaSchemasJobGet
 from .idempotency_keys import IdempotencyKeys
 from .job import Job
 from .job_error import JobError
@@ -67,6 +68,7 @@ from .native_write import NativeWrite
 from .native_write_fields import NativeWriteFields
 from .native_write_headers import NativeWriteHeaders
 from .native_write_target import NativeWriteTarget
+from .new_token import NewToken
 from .pause import Pause
 from .pause_publishes import PausePublishes
 from .pause_request import PauseRequest
@@ -103,9 +105,12 @@ from .push_target import PushTarget
 from .push_target_body import PushTargetBody
 from .push_test_result import PushTestResult
 from .queue import Queue
+from .queue_limits import QueueLimits
+from .queue_limits_counted_in import QueueLimitsCountedIn
 from .queue_list import QueueList
 from .queue_rates import QueueRates
 from .queue_stored_as import QueueStoredAs
+from .rate_terms import RateTerms
 from .rates import Rates
 from .readyz_verbose import ReadyzVerbose
 from .receipt import Receipt
@@ -130,14 +135,24 @@ from .removal import Removal
 from .removal_result import RemovalResult
 from .replica import Replica
 from .replica_list import ReplicaList
+from .revoked_token import RevokedToken
+from .right import Right
+from .rotation_request import RotationRequest
+from .schema import Schema
+from .schema_list import SchemaList
 from .searched import Searched
 from .searched_gateway import SearchedGateway
 from .settle_outcome import SettleOutcome
 from .settle_request import SettleRequest
 from .stats import Stats
 from .stream_request import StreamRequest
+from .token import Token
+from .token_list import TokenList
+from .token_request import TokenRequest
+from .token_request_rights import TokenRequestRights
 from .token_result import TokenResult
 from .token_result_action import TokenResultAction
+from .token_rights import TokenRights
 from .trace_history import TraceHistory
 from .traced_message import TracedMessage
 from .traced_message_status import TracedMessageStatus
@@ -195,6 +210,7 @@ __all__ = (
     "ExtendRequest",
     "Failure",
     "Figures",
+    "GetSchemaResponseGetSchemaSchemasJobGet",
     "IdempotencyKeys",
     "Job",
     "JobError",
@@ -213,6 +229,7 @@ __all__ = (
     "NativeWriteFields",
     "NativeWriteHeaders",
     "NativeWriteTarget",
+    "NewToken",
     "Pause",
     "PausePublishes",
     "PauseRequest",
@@ -249,10 +266,13 @@ __all__ = (
     "PushTargetBody",
     "PushTestResult",
     "Queue",
+    "QueueLimits",
+    "QueueLimitsCountedIn",
     "QueueList",
     "QueueRates",
     "QueueStoredAs",
     "Rates",
+    "RateTerms",
     "ReadyzVerbose",
     "Receipt",
     "Received",
@@ -276,14 +296,24 @@ __all__ = (
     "RemovalResult",
     "Replica",
     "ReplicaList",
+    "RevokedToken",
+    "Right",
+    "RotationRequest",
+    "Schema",
+    "SchemaList",
     "Searched",
     "SearchedGateway",
     "SettleOutcome",
     "SettleRequest",
     "Stats",
     "StreamRequest",
+    "Token",
+    "TokenList",
+    "TokenRequest",
+    "TokenRequestRights",
     "TokenResult",
     "TokenResultAction",
+    "TokenRights",
     "TracedMessage",
     "TracedMessageStatus",
     "TraceHistory",

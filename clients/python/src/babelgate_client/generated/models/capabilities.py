@@ -30,8 +30,9 @@ class Capabilities:
     """ What the broker of a queue can do.
 
         Attributes:
-            max_delay_seconds (float | None): Maximum delay in seconds. `0`: no delays; `null`: no bound.
-            max_retry_delay_seconds (float | None): Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound.
+            max_delay_seconds (float | None): Maximum delay in seconds, parking included. `0`: no delays; `null`: no bound.
+            max_retry_delay_seconds (float | None): Maximum delay of a nack in seconds, parking included. `0`: no delays;
+                `null`: no bound.
             max_lease_seconds (float): Maximum lease in seconds.
             ack_scope (CapabilitiesAckScope): Who can settle: `anywhere` any replica; `owner` the replica that delivered.
                 The gateway forwards settles.

@@ -14,6 +14,8 @@ from ..models.policy_ordering_key import check_policy_ordering_key
 from ..models.policy_ordering_key import PolicyOrderingKey
 from typing import cast
 
+if TYPE_CHECKING:
+  from ..models.queue_limits import QueueLimits
 
 
 
@@ -36,6 +38,7 @@ class Policy:
             ordering_key (PolicyOrderingKey): What becomes of a message with an `ordering_key`, when the queue keeps no
                 order.
             expired (PolicyExpired): What becomes of an expired message.
+            limits (None | QueueLimits): The limits of the queue; `null`: none.
      """
 
     lease_seconds: float
@@ -45,6 +48,7 @@ class Policy:
     dead_letter_retention_seconds: float | None
     ordering_key: PolicyOrderingKey
     expired: PolicyExpired
+    limits: None | QueueLimits
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -52,6 +56,7 @@ class Policy:
 
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.queue_limits import QueueLimits # noqa: PLC0415
         lease_seconds = self.lease_seconds
 
         max_attempts = self.max_attempts
@@ -70,6 +75,12 @@ class Policy:
 
         expired: str = self.expired
 
+        limits: dict[str, Any] | None
+        if isinstance(self.limits, QueueLimits):
+            limits = self.limits.to_dict()
+        else:
+            limits = self.limits
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -81,6 +92,7 @@ class Policy:
             "dead_letter_retention_seconds": dead_letter_retention_seconds,
             "ordering_key": ordering_key,
             "expired": expired,
+            "limits": limits,
         })
 
         return field_dict
@@ -89,6 +101,7 @@ class Policy:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.queue_limits import QueueLimits # noqa: PLC0415
         d = dict(src_dict)
         lease_seconds = d.pop("lease_seconds")
 
@@ -123,6 +136,24 @@ class Policy:
 
 
 
+        def _parse_limits(data: object) -> None | QueueLimits:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                limits_type_0 = QueueLimits.from_dict(data)
+
+
+
+                return limits_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | QueueLimits, data)
+
+        limits = _parse_limits(d.pop("limits"))
+
+
         policy = cls(
             lease_seconds=lease_seconds,
             max_attempts=max_attempts,
@@ -131,6 +162,7 @@ class Policy:
             dead_letter_retention_seconds=dead_letter_retention_seconds,
             ordering_key=ordering_key,
             expired=expired,
+            limits=limits,
         )
 
 

@@ -26,7 +26,8 @@ class Stats:
         Attributes:
             depth (int | None): Ready messages.
             in_flight (int | None): Leased messages.
-            delayed (int | None): Messages with a delay that has not passed.
+            delayed (int | None): Messages with a delay that has not passed, and parked ones; `null` also while the parking
+                broker is down.
             dead (int | None): Dead letters.
             oldest_age_seconds (float | None): Age of the oldest ready message in seconds; `null` without one.
             foreign (int | None): Messages of another program that were left on the queue at the last look; `null` where

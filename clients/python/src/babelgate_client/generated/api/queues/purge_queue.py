@@ -182,7 +182,8 @@ def sync_detailed(
 ) -> Response[Problem | PurgeResult]:
     """ Purge a queue
 
-     Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+     Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right
+    `manage`.
 
     Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
     documentation
@@ -224,7 +225,8 @@ def sync(
 ) -> Problem | PurgeResult | None:
     """ Purge a queue
 
-     Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+     Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right
+    `manage`.
 
     Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
     documentation
@@ -261,7 +263,8 @@ async def asyncio_detailed(
 ) -> Response[Problem | PurgeResult]:
     """ Purge a queue
 
-     Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+     Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right
+    `manage`.
 
     Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
     documentation
@@ -303,7 +306,8 @@ async def asyncio(
 ) -> Problem | PurgeResult | None:
     """ Purge a queue
 
-     Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+     Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right
+    `manage`.
 
     Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the
     documentation

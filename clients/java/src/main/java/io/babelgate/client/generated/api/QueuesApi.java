@@ -914,7 +914,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
+   * Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @return PurgeResult
@@ -926,7 +926,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
+   * Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @param headers Optional headers to include in the request
@@ -940,7 +940,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
+   * Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @return ApiResponse&lt;PurgeResult&gt;
@@ -952,7 +952,7 @@ public class QueuesApi {
 
   /**
    * Purge a queue
-   * Remove ready and delayed messages, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
+   * Remove ready and delayed messages, parked ones included, but not leased ones. Requires the right &#x60;manage&#x60;.  Some brokers remove leased messages, too, or leave the delayed ones: the table of brokers in the documentation says which. With &#x60;dry_run&#x60; nothing is removed: the broker&#39;s counts of these messages are added up. Where it has no such counts the answer is 422.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param purgeRequest  (optional)
    * @param headers Optional headers to include in the request

@@ -28,6 +28,7 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
+import io.babelgate.client.generated.model.QueueLimits;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -45,7 +46,8 @@ import io.babelgate.client.generated.ApiClient;
   Policy.JSON_PROPERTY_TTL_SECONDS,
   Policy.JSON_PROPERTY_DEAD_LETTER_RETENTION_SECONDS,
   Policy.JSON_PROPERTY_ORDERING_KEY,
-  Policy.JSON_PROPERTY_EXPIRED
+  Policy.JSON_PROPERTY_EXPIRED,
+  Policy.JSON_PROPERTY_LIMITS
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Policy {
@@ -146,6 +148,10 @@ public class Policy {
   public static final String JSON_PROPERTY_EXPIRED = "expired";
   @jakarta.annotation.Nonnull
   private ExpiredEnum expired;
+
+  public static final String JSON_PROPERTY_LIMITS = "limits";
+  @jakarta.annotation.Nullable
+  private QueueLimits limits;
 
   public Policy() { 
   }
@@ -325,6 +331,30 @@ public class Policy {
     this.expired = expired;
   }
 
+
+  public Policy limits(@jakarta.annotation.Nullable QueueLimits limits) {
+    this.limits = limits;
+    return this;
+  }
+
+  /**
+   * Get limits
+   * @return limits
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_LIMITS, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public QueueLimits getLimits() {
+    return limits;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_LIMITS, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setLimits(@jakarta.annotation.Nullable QueueLimits limits) {
+    this.limits = limits;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -387,13 +417,14 @@ public class Policy {
         Objects.equals(this.ttlSeconds, policy.ttlSeconds) &&
         Objects.equals(this.deadLetterRetentionSeconds, policy.deadLetterRetentionSeconds) &&
         Objects.equals(this.orderingKey, policy.orderingKey) &&
-        Objects.equals(this.expired, policy.expired)&&
+        Objects.equals(this.expired, policy.expired) &&
+        Objects.equals(this.limits, policy.limits)&&
         Objects.equals(this.additionalProperties, policy.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(leaseSeconds, maxAttempts, backoffSeconds, ttlSeconds, deadLetterRetentionSeconds, orderingKey, expired, additionalProperties);
+    return Objects.hash(leaseSeconds, maxAttempts, backoffSeconds, ttlSeconds, deadLetterRetentionSeconds, orderingKey, expired, limits, additionalProperties);
   }
 
   @Override
@@ -407,6 +438,7 @@ public class Policy {
     sb.append("    deadLetterRetentionSeconds: ").append(toIndentedString(deadLetterRetentionSeconds)).append("\n");
     sb.append("    orderingKey: ").append(toIndentedString(orderingKey)).append("\n");
     sb.append("    expired: ").append(toIndentedString(expired)).append("\n");
+    sb.append("    limits: ").append(toIndentedString(limits)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -492,6 +524,11 @@ public class Policy {
     // add `expired` to the URL query string
     if (getExpired() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sexpired%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getExpired()))));
+    }
+
+    // add `limits` to the URL query string
+    if (getLimits() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%slimits%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getLimits()))));
     }
 
     return joiner.toString();

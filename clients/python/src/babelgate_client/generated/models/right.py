@@ -1,0 +1,10 @@
+from typing import Literal
+
+Right = Literal['listen', 'manage', 'send']
+
+RIGHT_VALUES: set[Right] = { 'listen', 'manage', 'send',  }
+
+def check_right(value: str) -> Right:
+    if value in RIGHT_VALUES:
+        return value
+    raise TypeError(f"Unexpected value {value!r}. Expected one of {RIGHT_VALUES!r}")
