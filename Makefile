@@ -133,6 +133,7 @@ test-all-deps: test-deps ## install what `make test-all` needs
 	$(BIN)/python -m tools.openapi_generator
 	$(BIN)/python -m tools.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm
+	$(PYTHON) -m tests.harness.archives keycloak
 
 test-broker: test-all-deps ## run all tests of BROKER=redis
 	$(BIN)/pytest tests/brokers/$(BROKER) $(ARGS)

@@ -21,8 +21,12 @@ BROKERS = _TESTS.parent / ".brokers"
 """Programs of brokers, a folder for each: the tests only read them."""
 ARTEMIS, ELASTICMQ, KAFKA, PULSAR = (BROKERS / name for name in ("artemis", "elasticmq", "kafka", "pulsar"))
 
+KEYCLOAK = BROKERS / "keycloak"
+"""An issuer of tokens."""
+
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _PULSAR = "org.apache.pulsar:pulsar-server-distribution:4.0.8:tar.gz:bin"
+_KEYCLOAK = "org.keycloak:keycloak-quarkus-dist:26.3.5:zip"
 _ARTEMIS_MAIN = _TESTS / "brokers" / "artemis" / "ArtemisMain.java"
 _JAVAC = ("java", "--module", "jdk.compiler/com.sun.tools.javac.Main")
 """The compiler is in what Debian calls a runtime environment; the program of that name is not."""
@@ -85,8 +89,26 @@ def _fetch_pulsar() -> None:
         shutil.move(os.fspath(found), PULSAR)
 
 
+def _fetch_keycloak() -> None:
+    """Fetch its distribution, and unpack it."""
+    if KEYCLOAK.exists():
+        return
+    BROKERS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BROKERS) as directory:
+        _maven("copy", f"-Dartifact={_KEYCLOAK}", f"-DoutputDirectory={directory}")
+        (archive,) = Path(directory).iterdir()
+        unpacked = Path(directory) / "unpacked"
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(unpacked)
+        (found,) = unpacked.iterdir()
+        # ZipFile leaves modes out.
+        (found / "bin" / "kc.sh").chmod(0o755)
+        shutil.move(os.fspath(found), KEYCLOAK)
+
+
 _FETCHES: Mapping[str, Callable[[], None]] = {
     "artemis": _fetch_artemis,
+    "keycloak": _fetch_keycloak,
     "kafka": partial(_fetch_jars_of, "kafka", KAFKA),
     "pulsar": _fetch_pulsar,
     "sqs": partial(_fetch_jars_of, "sqs", ELASTICMQ),
