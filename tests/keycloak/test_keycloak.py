@@ -121,6 +121,7 @@ def keycloak(tmp_path_factory):
         made.make_realm()
         yield made
     finally:
+        made.http.close()
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
