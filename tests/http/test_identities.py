@@ -245,6 +245,17 @@ def test_a_bad_configuration_is_refused_and_names_the_key(tmp_path, auth, key, r
     assert reason in caught.value.reason
 
 
+def test_a_sender_is_no_caller_of_an_issuer(tmp_path):
+    accept = [{"content_type": "text/plain", "job": "a", "sender": "shop:hooks"}]
+    path = tmp_path / "babelgate.yaml"
+    tree = {"auth": {"issuers": [CONFIG | {"rights": [GRANT], "name_prefix": "shop:"}]}}
+    route = {"broker": "local", "accept": accept}
+    path.write_text(json.dumps(tree | {"brokers": {"local": "sqlite:///x.db"}, "queues": {"q": route}}))
+    with pytest.raises(ConfigError, match="name_prefix") as caught:
+        settings.load(path, {})
+    assert caught.value.key == "auth"
+
+
 def test_an_issuer_alone_is_a_credential(tmp_path):
     path = tmp_path / "babelgate.yaml"
     path.write_text(json.dumps({"auth": {"issuers": [CONFIG | {"rights": [GRANT]}]}, "host": "0.0.0.0"}))

@@ -150,6 +150,17 @@ async def test_a_gateway_can_be_told_to_make_none(serve, connect, token_config):
     assert "auth.made_tokens.enabled is false" in answer["detail"]
 
 
+async def test_names_of_other_callers_are_refused(serve, connect, token_config):
+    accept = [{"content_type": "text/plain", "job": "a", "sender": "github"}]
+    app = await serve(
+        auth=token_config(boss={"*": ["manage"]}), queues={"hooks": {"broker": "local", "accept": accept}}
+    )
+    client = await connect(app, "boss")
+    for name in ("boss", "github", "push", "anyone", "nobody"):
+        order = {"name": name, "rights": {"*": ["manage"]}, **HOUR}
+        problem(await client.post("/tokens", json=order), 409, "token_name_taken")
+
+
 async def test_peers_tell_each_other_what_is_signed(tmp_path):
     """A peer says what it knows to one whose digest is another one, and learns from it; nobody else is heard."""
     replica = Replica(tmp_path)

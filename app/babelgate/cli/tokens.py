@@ -71,7 +71,11 @@ def create(
 
     With --offline, run it as the user of the gateway. A gateway that runs accepts the token within 5 seconds.
     """
-    order = {"name": name, "rights": dict(rights), "ttl_seconds": days * _DAY_SECONDS}
+    granted: dict[str, list[str]] = {}
+    for queue, more in rights:
+        known = granted.setdefault(queue, [])
+        known += [right for right in dict.fromkeys(more) if right not in known]
+    order = {"name": name, "rights": granted, "ttl_seconds": days * _DAY_SECONDS}
     _print(_made_offline(config, order) if offline else client.create_token(order), as_json)
 
 
@@ -143,6 +147,7 @@ def _made_offline(config: Path | None, order: Mapping[str, Any]) -> dict[str, An
     """Make a token in the file of ``state_dir``; return what the API would. Prints why it cannot, and exits with 1."""
     from babelgate.config import settings
     from babelgate.config.sections import AuthSettings
+    from babelgate.config.token_keys import KEY_FILE
     from babelgate.errors import BabelgateError, StateUnavailable
     from babelgate.gateway.authorization import Right
     from babelgate.tokens.errors import TokenNameTaken, TokensDisabled
@@ -153,9 +158,9 @@ def _made_offline(config: Path | None, order: Mapping[str, Any]) -> dict[str, An
         section = loaded.auth
         if not isinstance(section, AuthSettings) or not section.made_tokens.enabled:
             raise TokensDisabled(reason="auth has no credentials, or auth.made_tokens.enabled is false")
-        if order["name"] in {token.name for token in section.tokens}:
+        if order["name"] in loaded.caller_names:
             raise TokenNameTaken(name=order["name"])
-        directory = loaded.state_dir
+        directory = loaded.state_dir.absolute()
         if directory.exists() and directory.stat().st_uid != os.geteuid():
             raise StateUnavailable(reason=f"{directory} belongs to another user; run this command as that user")
         now = now_ms()
@@ -167,6 +172,10 @@ def _made_offline(config: Path | None, order: Mapping[str, Any]) -> dict[str, An
         shown = {"id": token.id, "name": token.name, "rights": order["rights"], "created_at": now}
         more = {"created_by": token.created_by, "ends_at": end, "old_ends_at": None}
         detail = f"It is kept in {directory}."
+        if not loaded.token_keys and not (directory / KEY_FILE).exists():
+            detail += (
+                f" That has no {KEY_FILE}: either no gateway has run with it yet, or the path is another one there."
+            )
         return {"secret": secret, "token": shown | more, "kept": True, "told": 0, "silent": [], "detail": detail}
 
     with configuration_errors(config):

@@ -13,7 +13,7 @@ from babelgate.config.section import QueuePattern, Section, commas
 from babelgate.gateway.authorization import Right
 from babelgate.identities.fetching import refusal_of
 
-_RESERVED = ("anyone", "nobody", "push", "sender of ")
+RESERVED = ("anyone", "nobody", "push", "sender of ")
 """How callers that the gateway makes itself are called."""
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
@@ -115,15 +115,16 @@ class IssuerSettings(Section):
 
 
 def check_issuers(issuers: Iterable[IssuerSettings], names: Iterable[str]) -> None:
-    """Raise ValueError for two equal issuers, and for names that two callers could have. ``names``: of tokens."""
+    """Raise ValueError for two equal issuers, and for names that two callers could have. ``names``: of others."""
     known = list(issuers)
     if len({each.issuer for each in known}) < len(known):
         raise ValueError("two issuers are the same")
-    taken = [*_RESERVED, *names]
+    taken = [*RESERVED, *names]
     for index, each in enumerate(known):
         if any(name.startswith(each.prefix) for name in taken):
             raise ValueError(
-                f"issuers.{index}: a token, or a caller of the gateway itself, has a name that begins with name_prefix"
+                f"issuers.{index}: a token, a sender, or a caller of the gateway itself, "
+                "has a name that begins with name_prefix"
             )
         others = [other.prefix for place, other in enumerate(known) if place != index]
         if any(other.startswith(each.prefix) for other in others):

@@ -21,6 +21,7 @@ from pydantic import (
 
 from babelgate.config import sources
 from babelgate.config.audit import AuditSettings
+from babelgate.config.issuers import RESERVED, check_issuers
 from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
 from babelgate.config.rate_limits import RateLimitSettings
@@ -143,6 +144,11 @@ class Settings(Section):
             if route.schema_mode != "off" and self.schemas.directory is None:
                 reason = "needs schemas.directory, a directory with the schemas of jobs"
                 raise ConfigError(key=f"{key}.schema", reason=reason)
+        if isinstance(self.auth, AuthSettings):
+            try:
+                check_issuers(self.auth.issuers, self._senders)
+            except ValueError as error:
+                raise ConfigError(key="auth", reason=str(error)) from None
         self._check_pages({"": self.cors, **{f"{key}.": route.cors for key, route in routes.items()}})
         if self.idempotency.store not in ("own", "none", *self.brokers):
             names = ", ".join(self.brokers)
@@ -199,6 +205,17 @@ class Settings(Section):
         if peers.listen is not None and self.workers > 1:
             reason = "several workers cannot share one address: run replicas with one worker each"
             raise ConfigError(key="peers.listen", reason=reason)
+
+    @property
+    def _senders(self) -> list[str]:
+        routes = [*self.queues.values(), *filter(None, [self.default])]
+        return [rule.sender for route in routes for rule in route.accept if rule.sender is not None]
+
+    @property
+    def caller_names(self) -> frozenset[str]:
+        """The names of callers that no token of a call may have: of the configuration, and of the gateway itself."""
+        tokens = self.auth.tokens if isinstance(self.auth, AuthSettings) else ()
+        return frozenset((*RESERVED, *self._senders, *(token.name for token in tokens)))
 
     @property
     def has_console(self) -> bool:

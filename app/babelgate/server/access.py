@@ -77,7 +77,7 @@ def make_tokens(settings: Settings, auth: Auth, peers: TokenPeers, clock: Clock)
         auth.callers,
         TokenFile(settings.state_dir),
         max_ttl_seconds=section.made_tokens.max_ttl_seconds,
-        names=[token.name for token in section.tokens],
+        names=settings.caller_names,
         peers=peers,
         clock=clock,
     )

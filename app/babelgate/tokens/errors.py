@@ -18,7 +18,7 @@ class UnknownToken(BabelgateError):
 
 
 class TokenNameTaken(BabelgateError):
-    """A valid token has the name {name} already. Revoke it first, or use another name."""
+    """A valid token, or a caller of the configuration, has the name {name} already. Use another name."""
 
     code = "token_name_taken"
 

@@ -30,8 +30,8 @@ class MadeToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``created_by``, ``by``: the names of the callers that made the token, and this version. ``at`` and ``change``, a
     random word, order the versions. ``old_sha256``: of the secret before the last rotation, valid until
-    ``old_ends_at``. ``known_until``: the latest end of all versions. A revoked token has neither
-    secrets nor rights.
+    ``old_ends_at``. ``known_until``: the latest end of all versions. ``account``: the caller whose bound it counts
+    for; empty: only the bound of all. A revoked token has neither secrets nor rights.
     """
 
     id: str
@@ -43,6 +43,7 @@ class MadeToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: int
     change: str
     by: str
+    account: str = ""
     rights: Rights = {}
     sha256: str = ""
     old_sha256: str = ""

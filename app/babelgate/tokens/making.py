@@ -6,18 +6,23 @@ import re
 import secrets
 
 from babelgate.errors import InvalidParameter
+from babelgate.gateway.authorization import Caller, Right
 from babelgate.tokens.errors import TokenNameTaken, TooManyTokens
 from babelgate.tokens.file import MadeToken, Rights, Stored, merged
 from babelgate.tokens.secret import digest, new_secret
 
 NAME = "^[A-Za-z0-9._-]{1,120}$"
-"""Of a token. Names of other identities have a colon, so none can be mistaken for them."""
+"""Of a token. Names of callers of an issuer have another character, so none can be mistaken for them; those of the
+configuration and of the gateway itself are refused one by one."""
 PATTERN = r"^[A-Za-z0-9._*-]{1,120}$"
 """Of queues."""
 MAX_TOKENS = 1_000
 """Tokens that may be valid at a time."""
 MAX_REMEMBERED = 10_000
 """Tokens that may be remembered, with those that were revoked before their end."""
+MAX_OF_ACCOUNT = 1_000
+"""As many of these may count for one caller that does not manage all queues, so that it cannot use up the bound of
+all."""
 
 
 def end_of(now: int, max_ttl_seconds: float, ttl_seconds: float | None, ends_at: int | None) -> int | None:
@@ -33,7 +38,16 @@ def end_of(now: int, max_ttl_seconds: float, ttl_seconds: float | None, ends_at:
     return end
 
 
-def new_token(name: str, rights: Rights, by: str, now: int, ends_at: int) -> tuple[MadeToken, str]:
+def account_of(caller: Caller, stored: Stored, now: int) -> str:
+    """The caller whose bound a token of ``caller`` counts for: the first one in the line of its makers that does not
+    manage all queues; empty if each does."""
+    if Right.MANAGE in caller.rights("*"):
+        return ""
+    made = (each.account for each in stored.values() if each.name == caller.name and each.is_valid(now))
+    return next(made, "") or caller.name
+
+
+def new_token(name: str, rights: Rights, by: str, now: int, ends_at: int, account: str = "") -> tuple[MadeToken, str]:
     """A token that the caller ``by`` makes at ``now``, and its secret. Raises InvalidParameter for an illegal name."""
     for member, text, legal in (("name", name, NAME), *(("rights", queue, PATTERN) for queue in rights)):
         if not re.fullmatch(legal, text):
@@ -51,6 +65,7 @@ def new_token(name: str, rights: Rights, by: str, now: int, ends_at: int) -> tup
         at=now,
         change=secrets.token_hex(4),
         by=by,
+        account=account,
     )
     return made, secret
 
@@ -65,4 +80,8 @@ def with_new(stored: Stored, token: MadeToken, now: int) -> Stored:
     if len(stored) >= MAX_REMEMBERED:
         kind, advice = "tokens that are valid or revoked", "A revoked one is forgotten a day after its end."
         raise TooManyTokens(limit=MAX_REMEMBERED, kind=kind, advice=advice)
+    if token.account and sum(each.account == token.account for each in stored.values()) >= MAX_OF_ACCOUNT:
+        kind = f"tokens of {token.account!r} that are valid or revoked"
+        advice = "A revoked one is forgotten a day after its end: make tokens that end sooner."
+        raise TooManyTokens(limit=MAX_OF_ACCOUNT, kind=kind, advice=advice)
     return merged(stored, [token], now)

@@ -19,14 +19,17 @@ from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.tokens.errors import TokenNameTaken, UnknownToken
 from babelgate.tokens.file import MadeToken, Rights, Stored, TokenFile, digest_of, merged
-from babelgate.tokens.making import end_of, new_token, with_new
+from babelgate.tokens.making import account_of, end_of, new_token, with_new
 from babelgate.tokens.peers import NoTokenPeers, TokenPeers
 from babelgate.tokens.secret import digest, new_secret
 
 FILE_SECONDS = 1.0
 """How often a process looks whether another one has changed the file, and whether a token has ended."""
 PEERS_SECONDS = 4.0
-"""How often a process compares its tokens with those of its peers: one that did not answer may do so later."""
+"""How long a process waits before it compares its tokens with those of its peers again: one that did not answer may do
+so later. The comparison takes up to 3 s more, while a peer is silent."""
+ROTATIONS = 3
+"""How often a rotation is tried again, when another process changes the same token."""
 
 log = get_logger(__name__)
 _throttled = LogThrottle(log)
@@ -63,7 +66,8 @@ class Tokens:
         clock: Clock = now_ms,
     ) -> None:
         """``callers``: those of all credentials, by SHA-256, to which this adds and from which it removes. ``names``:
-        of the callers of the configuration, which no token may have. ``peers`` None: there are none."""
+        of other callers, which no token may have: one that has such a name nevertheless, because the configuration
+        has changed, lets nobody in. ``peers`` None: there are none."""
         self._callers = callers
         self._file = file
         self._max_ttl_seconds = max_ttl_seconds
@@ -126,7 +130,8 @@ class Tokens:
             )
         if name in self._names:
             raise TokenNameTaken(name=name)
-        made, secret = new_token(name, rights, caller.name, now, end)
+        account = account_of(caller, self._stored, now)
+        made, secret = new_token(name, rights, caller.name, now, end, account)
         await self._write(partial(with_new, token=made, now=now))
         return await self._spread(made, secret, kept=True)
 
@@ -140,15 +145,19 @@ class Tokens:
         ends_at: int | None = None,
     ) -> TokenChange:
         """Give the token a new secret, and maybe another end; the old secret stays valid for ``overlap_seconds``, and
-        the one before it no more. Raises as :meth:`create`, and UnknownToken."""
+        the one before it no more. Raises as :meth:`create`, UnknownToken also for one that is revoked meanwhile, and
+        StateUnavailable if other processes keep changing it."""
         found = self._managed(caller, token_id)
         _check_grant(caller, found.rights)
+        if found.name in self._names:
+            raise TokenNameTaken(name=found.name)
         now = self._clock()
         end = end_of(now, self._max_ttl_seconds, ttl_seconds, ends_at)
         secret = new_secret()
 
         def change(stored: Stored) -> Stored:
-            last = stored.get(token_id, found)
+            # Memory has a newer one than the file while the file cannot be written.
+            last = max(stored.get(token_id, found), self._stored.get(token_id, found), key=MadeToken.rank)
             if not last.is_valid(now):
                 raise UnknownToken(id=token_id)
             new_end = last.ends_at if end is None else end
@@ -165,8 +174,13 @@ class Tokens:
             )
             return merged(stored, [new], now)
 
-        await self._write(change)
-        return await self._spread(self._stored[token_id], secret, kept=True)
+        for _ in range(ROTATIONS):
+            await self._write(change)
+            if self._opens(token_id, secret):
+                outcome = await self._spread(self._stored[token_id], secret, kept=True)
+                if self._opens(token_id, secret):
+                    return outcome
+        raise StateUnavailable(reason=f"other gateways change the token {token_id} at the same time")
 
     async def revoke(self, caller: Caller, token_id: str) -> TokenChange:
         """Make the token invalid; return once all peers know it, or after 3 s. It is invalid here at once, also when
@@ -199,6 +213,14 @@ class Tokens:
             raise UnknownToken(id=token_id)
         return found
 
+    def _opens(self, token_id: str, secret: str) -> bool:
+        """Whether the secret is valid; a version of another process may have counted against it. Raises UnknownToken
+        once the token is not valid."""
+        found = self._stored.get(token_id)
+        if found is None or not found.is_valid(self._clock()):
+            raise UnknownToken(id=token_id)
+        return digest(secret) in {sha256 for sha256, _ in found.ends()}
+
     def _version(self, last: MadeToken, caller: Caller, **members: object) -> MadeToken:
         """A change of ``last``, which is newer than it whatever the clock of its process was."""
         at = max(self._clock(), last.at + 1)
@@ -229,6 +251,8 @@ class Tokens:
         for token_id, each in found.items():
             if each is not (last := before.get(token_id)):
                 _log(each, last, source)
+                if each.name in self._names and each.is_valid(self._clock()):
+                    log.warning("token ignored: another caller has its name", token=each.id, name=each.name)
         self._apply()
         return True
 
@@ -237,6 +261,8 @@ class Tokens:
         now = self._clock()
         valid: dict[str, tuple[MadeToken, int]] = {}
         for token in self._stored.values():
+            if token.name in self._names:
+                continue
             valid.update((sha256, (token, end)) for sha256, end in token.ends() if now < end)
         for sha256 in self._own.keys() - valid.keys():
             # What the caller has under way ends, too.

@@ -20,7 +20,7 @@ from babelgate.errors import ConfigError, Forbidden, InvalidParameter, StateUnav
 from babelgate.gateway.authorization import ANYONE, Caller, Right
 from babelgate.tokens.errors import TokenNameTaken, TooManyTokens, UnknownToken
 from babelgate.tokens.file import REMEMBERED_MS, MadeToken, Stored, TokenFile, digest_of, merged
-from babelgate.tokens.making import MAX_REMEMBERED, MAX_TOKENS, with_new
+from babelgate.tokens.making import MAX_OF_ACCOUNT, MAX_REMEMBERED, MAX_TOKENS, with_new
 from babelgate.tokens.peers import HeardTokens
 from babelgate.tokens.secret import checksum, digest, new_secret
 from babelgate.tokens.tokens import Tokens
@@ -184,6 +184,38 @@ async def test_names_are_not_taken_twice(tmp_path: Path) -> None:
             await tokens.create(ANYONE, name, SEND, ttl_seconds=1)
 
 
+async def test_a_token_with_the_name_of_another_caller_lets_nobody_in(tmp_path: Path) -> None:
+    """The configuration may get the name of a token that was made before."""
+    first = await tokens_of(tmp_path).create(ANYONE, "shop", SEND, ttl_seconds=1)
+    callers = {"configured": Caller("shop", {})}
+    tokens = tokens_of(tmp_path, callers, names=["shop"])
+    await tokens.start()
+    assert set(callers) == {"configured"}
+    with pytest.raises(TokenNameTaken):
+        await tokens.rotate(ANYONE, first.token.id, 0)
+    assert [each.id for each in tokens.listed(ANYONE)] == [first.token.id]
+    assert (await tokens.revoke(ANYONE, first.token.id)).kept
+    await tokens.close()
+
+
+async def test_who_manages_some_queues_cannot_use_up_the_bound_of_all(tmp_path: Path) -> None:
+    tokens = tokens_of(tmp_path)
+    one = Caller("one", {"a.*": frozenset(ALL)})
+    made_by_one = (await tokens.create(one, "deputy", {"a.*": ALL}, ttl_seconds=1)).token
+    deputy = Caller("deputy", {"a.*": frozenset(ALL)})
+    revoked = {str(n): made(id=str(n), account="one", revoked=True) for n in range(MAX_OF_ACCOUNT - 1)}
+    TokenFile(tmp_path).change(lambda stored: stored | revoked)
+    for caller in (one, deputy):
+        with pytest.raises(TooManyTokens) as caught:
+            await tokens.create(caller, "shop", SEND, ttl_seconds=1)
+        assert "1000 tokens of 'one'" in caught.value.detail
+    assert made_by_one.account == "one"
+    # A token that somebody who manages all queues has made counts for itself, and he has the bound of all.
+    await tokens.create(ANYONE, "two", {"a.*": ALL}, ttl_seconds=1)
+    two = await tokens.create(Caller("two", {"a.*": frozenset(ALL)}), "shop", SEND, ttl_seconds=1)
+    assert two.token.account == "two"
+
+
 def test_there_are_not_more_than_the_file_is_made_for() -> None:
     valid = {str(n): made(id=str(n), name=str(n)) for n in range(MAX_TOKENS)}
     with pytest.raises(TooManyTokens):
@@ -242,6 +274,49 @@ async def test_the_old_secret_is_valid_for_the_overlap(tmp_path: Path) -> None:
     assert set(callers) == {digest(last.secret)}
     assert last.token.ends_at == 2_000_000, "no end was asked for"
     await tokens.close()
+
+
+async def test_a_rotation_counts_against_what_the_file_does_not_have_yet(tmp_path: Path) -> None:
+    callers: dict[str, Caller] = {}
+    tokens = tokens_of(tmp_path, callers)
+    first = await tokens.create(ANYONE, "shop", SEND, ttl_seconds=100)
+    (tmp_path / "tokens" / "tokens.part").mkdir()
+    await tokens.learn([replace(first.token, at=first.token.at + 5_000, sha256=digest("of a peer"))])
+    (tmp_path / "tokens" / "tokens.part").rmdir()
+    second = await tokens.rotate(ANYONE, first.token.id, 0)
+    assert set(callers) == {digest(second.secret)} == {second.token.sha256}
+
+
+class Rival(Other):
+    """A peer that changes a token whenever it is told one, ``times`` times."""
+
+    def __init__(self, times: int, **members: Any) -> None:
+        super().__init__()
+        self.times = times
+        self.members = members
+
+    async def exchange(self, versions: Sequence[MadeToken], digest: str) -> HeardTokens:
+        if not self.times:
+            return HeardTokens(told=1)
+        self.times -= 1
+        return HeardTokens([replace(each, at=each.at + 1, **self.members) for each in versions], told=1)
+
+
+async def test_a_rotation_returns_a_secret_that_is_valid(tmp_path: Path) -> None:
+    callers: dict[str, Caller] = {}
+    rival = Rival(0, sha256=digest("theirs"))
+    tokens = tokens_of(tmp_path, callers, peers=rival)
+    first = await tokens.create(ANYONE, "shop", SEND, ttl_seconds=100)
+    rival.times = 1
+    second = await tokens.rotate(ANYONE, first.token.id, 0)
+    assert set(callers) == {digest(second.secret)}
+    rival.times = 100
+    with pytest.raises(StateUnavailable):
+        await tokens.rotate(ANYONE, first.token.id, 0)
+    rival.members = {"revoked": True, "sha256": "", "old_sha256": ""}
+    with pytest.raises(UnknownToken):
+        await tokens.rotate(ANYONE, first.token.id, 0)
+    assert callers == {}
 
 
 async def test_processes_of_one_directory_share_tokens(tmp_path: Path) -> None:

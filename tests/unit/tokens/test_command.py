@@ -1,0 +1,53 @@
+"""What the command that makes a token without a gateway writes, says and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from babelgate.cli.tokens import tokens
+from babelgate.tokens.file import MadeToken, TokenFile
+
+
+def create(directory: Path, *arguments: str, **more: Any) -> Result:
+    """Make a token in ``directory``, which is the current one, too."""
+    config = directory / "babelgate.yaml"
+    tree = {"auth": {"made_tokens": {"enabled": True}}, "state_dir": "state", **more}
+    config.write_text(json.dumps(tree))
+    return CliRunner().invoke(tokens, ["create", "--offline", "--config", str(config), *arguments])
+
+
+def only(directory: Path) -> MadeToken:
+    (token,) = TokenFile(directory / "state").read().values()
+    return token
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_rights_of_one_queue_add_up(tmp_path: Path) -> None:
+    done = create(tmp_path, "shop", "--right", "q=send", "--right", "r=send", "--right", "q=listen,send")
+    assert done.exit_code == 0, done.output
+    assert only(tmp_path).rights == {"q": ("send", "listen"), "r": ("send",)}
+
+
+def test_the_directory_is_printed_whole_and_doubted_without_a_key(tmp_path: Path) -> None:
+    done = create(tmp_path, "shop", "--right", "*=send")
+    assert f"It is kept in {tmp_path / 'state'}. That has no token.key" in done.stderr
+    (tmp_path / "state" / "token.key").write_text("00" * 32)
+    done = create(tmp_path, "more", "--right", "*=send")
+    assert f"It is kept in {tmp_path / 'state'}." in done.stderr and "token.key" not in done.stderr
+
+
+def test_names_of_other_callers_are_refused(tmp_path: Path) -> None:
+    accept = [{"content_type": "text/plain", "job": "a", "sender": "github"}]
+    more = {"brokers": {"local": "sqlite:///x.db"}, "queues": {"q": {"broker": "local", "accept": accept}}}
+    for name in ("github", "push", "anyone", "nobody"):
+        done = create(tmp_path, name, "--right", "*=send", **more)
+        assert done.exit_code == 1 and "token_name_taken" in done.stderr
