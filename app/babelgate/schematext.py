@@ -71,8 +71,8 @@ def valid_names(schema: Json, place: Place) -> str:
 
 def names_of(schema: Json, place: Place) -> list[str]:
     """Return the names that the object at ``place`` may have."""
-    found = (_found(schema, place) or {}).get("properties", {})
-    return list(found)
+    found = _found(schema, place) or {}
+    return list(dict.fromkeys(name for node in found.get("anyOf", [found]) for name in node.get("properties", ())))
 
 
 def _branches(schema: Json, node: Json) -> list[Json]:

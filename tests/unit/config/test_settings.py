@@ -211,7 +211,7 @@ class TestRefused:
             ("queues: {a: {broker: local, lease_second: 1}}", "queues.a", "did you mean lease_seconds?"),
             ("brokers: {a: {url: 'redis://h', requird: 1}}", "brokers.a", "did you mean required?"),
             ("auth: {tokens: [{name: a, sha25: x, rights: {}}]}", "auth.tokens.0.sha256", "is required"),
-            ("auth: {token: []}", "auth.token", "unknown key"),
+            ("auth: {token: []}", "auth.token", "did you mean tokens?"),
             ("auth: {tokens: []}", "auth.tokens", "must be a list that is not empty"),
             (
                 "auth: {tokens: [{name: a, sha256: %s, rights: {a: [sned]}}]}" % ("ab" * 32),
