@@ -27,7 +27,9 @@ _ONE = (
 )
 _LISTS = (*SAME_PLACE_LISTS, "prefixItems")
 _MAPS = (*SAME_PLACE_MAPS, "properties", "patternProperties", "$defs", "definitions")
-_UNSUPPORTED = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary")
+_UNSUPPORTED = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "dependencies")
+_INSTEAD = {"dependencies": "use dependentRequired or dependentSchemas"}
+"""The library applies this keyword of older drafts, whose subschemas the bounds do not count."""
 _SLOW_FORMATS = ("regex", "idn-hostname", "idn-email")
 
 Path = tuple[str | int, ...]
@@ -119,7 +121,8 @@ def structure_faults(file: SchemaFile, files: Mapping[str, SchemaFile]) -> Itera
     for path, schema in subschemas(file.schema):
         for name in _UNSUPPORTED:
             if name in schema:
-                yield SchemaFault(file.path, pointer(*path, name), f"{name} is not supported")
+                hint = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+                yield SchemaFault(file.path, pointer(*path, name), f"{name} is not supported{hint}")
         if path and "$id" in schema:
             reason = "$id is supported at the top of a file only: one file describes one job"
             yield SchemaFault(file.path, pointer(*path, "$id"), reason)
