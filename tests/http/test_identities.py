@@ -133,7 +133,7 @@ def test_open_paths_refuse_no_token(call, issuer):
 
 
 def test_requests_are_refused_and_streams_end_with_the_token(call, issuer, served):
-    token = signed(issuer, "listen", "send", exp=int(time.time()) + 4)
+    token = signed(issuer, "listen", "send", exp=int(time.time()) + 12)
     assert call("POST", "/queues/mine.s/messages", DRAFT, token).status_code == 201
     host, port = served.address
     headers = {"authorization": f"Bearer {token}", "accept": "application/x-ndjson"}
@@ -173,7 +173,7 @@ def test_the_console_takes_the_token_and_its_session_ends_with_it(call, issuer, 
         refused = browser.post("sign-in", data={"csrf": csrf, "token": signed(issuer, "listen", exp=1_000)})
         assert refused.status_code == 401 and "The token has expired." in refused.text
         assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-        token = signed(issuer, "listen", "manage", exp=int(time.time()) + 5)
+        token = signed(issuer, "listen", "manage", exp=int(time.time()) + 12)
         answer = browser.post("sign-in", data={"csrf": csrf, "token": token})
         assert answer.status_code == 303
         assert browser.get("queues").status_code == 200

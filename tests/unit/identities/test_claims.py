@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -191,5 +192,7 @@ async def test_a_ticket_counts_before_the_keys_are_read_and_until_they_are(trust
     caller = other.callers[digest(token)]
     issuer.add_key("first")
     issuer.gate.set()
-    assert await other.learn(issuer.token(n=1))
-    assert caller.ends_at == 0.0
+    limit = time.monotonic() + 60
+    while caller.ends_at != 0.0:
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.05)

@@ -112,10 +112,10 @@ async def test_an_issuer_that_is_down_is_spared(trust, issuer):
 
 
 async def test_what_waits_is_bounded(trust, issuer):
+    tokens = [issuer.token(n=n) for n in range(issuer_module.MAX_WAITING + 5)]
     issuer.gate.clear()
     known = await trust(issuer)
-    await eventually(lambda: issuer.requests)
-    waiting = [asyncio.create_task(known.learn(issuer.token(n=n))) for n in range(issuer_module.MAX_WAITING + 5)]
+    waiting = [asyncio.create_task(known.learn(token)) for token in tokens]
     refused, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert all(isinstance(each.exception(), IssuerUnavailable) for each in refused) and len(refused) == 5
     issuer.gate.set()
