@@ -11,15 +11,17 @@ import httpx
 import pytest
 import yaml
 
+from babelgate.clock import now_ms
 from babelgate.config import settings
 from babelgate.config.sections import AuthSettings
 from babelgate.errors import ConfigError
+from babelgate.identities.issuer import Issuer
 from babelgate.server.server import uvicorn_config
 from tests.harness.issuer import AUDIENCE, running
 from tests.harness.problems import problem
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
-from tests.http.test_streams import DRAFT, events
+from tests.http.test_streams import DRAFT, events, eventually
 
 LIMIT_SECONDS = 120
 RIGHTS = {right: {"mine.*": [right]} for right in ("send", "listen", "manage")}
@@ -34,6 +36,22 @@ CALLS = {
 def issuer():
     with running() as found:
         yield found
+
+
+class ClockedServed(Served):
+    """Its clock is ahead of the time by ``ahead_ms``, which tests increase."""
+
+    ahead_ms = 0
+
+    def __init__(self, found, *, direct=True):
+        super().__init__(found, direct=direct, clock=lambda: now_ms() + self.ahead_ms)
+
+    def end_of_token(self):
+        """An end that a test does not reach before it calls :meth:`pass_end`."""
+        return self._clock() // 1_000 + LIMIT_SECONDS * 2
+
+    def pass_end(self):
+        self.ahead_ms += (LIMIT_SECONDS * 2 + 1) * 1_000
 
 
 @pytest.fixture(scope="module", params=["direct", "application"])
@@ -56,7 +74,7 @@ def served(request, issuer, tmp_path_factory):
     config = {"state_dir": str(state), "brokers": {"local": file}, "prefix": "/mq"}
     path.write_text(yaml.safe_dump(config | {"auth": {"tokens": tokens, "issuers": [section]}}))
     found = settings.load(path, {})
-    made = Served(found, direct=request.param == "direct")
+    made = ClockedServed(found, direct=request.param == "direct")
     with serving(uvicorn_config(made.build, found)) as made.address:
         yield made
 
@@ -71,6 +89,10 @@ def call(served):
             return client.request(method, path, json=body, headers=headers)
 
         yield made
+
+
+def signed_by_last(issuer):
+    return issuer.token(list(issuer.keys)[-1], realm_access={"roles": ["send"]})
 
 
 def signed(issuer, *roles, **claims):
@@ -132,18 +154,51 @@ def test_open_paths_refuse_no_token(call, issuer):
     assert call("GET", "/metrics", token=everywhere).status_code == 200
 
 
-def test_requests_are_refused_and_streams_end_with_the_token(call, issuer, served):
-    token = signed(issuer, "listen", "send", exp=int(time.time()) + 12)
-    assert call("POST", "/queues/mine.s/messages", DRAFT, token).status_code == 201
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/openapi.json"])
+def test_open_paths_do_not_wait_for_keys(call, issuer, monkeypatch, path):
+    asked = []
+    key = Issuer.key
+
+    def noted(self, *given, may_wait=True):
+        asked.append(may_wait)
+        return key(self, *given, may_wait=may_wait)
+
+    monkeypatch.setattr(Issuer, "key", noted)
+    token = issuer.token("first", {"kid": uuid.uuid4().hex})
+    assert call("GET", path, token=token).status_code == 200
+    assert asked == ([False] if path == "/readyz" else [])
+
+
+def test_requests_are_refused_after_the_end_of_the_token(call, issuer, served):
+    token = signed(issuer, *CALLS, exp=served.end_of_token())
+    assert call("POST", "/queues/mine.e/messages", DRAFT, token).status_code == 201
+    served.pass_end()
+    for method, verb, body in CALLS.values():
+        found = problem(call(method, f"/queues/mine.e/{verb}", body, token), 401, "invalid_token")
+        assert found["detail"] == "The token has expired."
+
+
+def test_requests_are_refused_and_streams_end_with_the_key(call, issuer, served):
+    brief = uuid.uuid4().hex
+    issuer.add_key(brief)
+    token = issuer.token(brief, realm_access={"roles": ["listen", "send"]})
+    eventually(lambda: call("POST", "/queues/mine.s/messages", DRAFT, token).status_code == 201)
     host, port = served.address
     headers = {"authorization": f"Bearer {token}", "accept": "application/x-ndjson"}
     url = f"http://{host}:{port}/mq/queues/mine.s/messages:stream"
     with httpx.stream("GET", url, headers=headers, timeout=LIMIT_SECONDS) as answer:
-        seen = [event for event in events(answer) if event[0] != "keep_alive"]
-    assert [name for name, _ in seen] == ["message", "problem"]
+        seen = (event for event in events(answer) if event[0] != "keep_alive")
+        assert next(seen)[0] == "message"
+        del issuer.keys[brief]
+        issuer.add_key(uuid.uuid4().hex)
+        new = signed_by_last(issuer)
+        # The keys are read again for a token that names a new one.
+        eventually(lambda: call("POST", "/queues/mine.other/messages", DRAFT, new).status_code == 201)
+        assert [name for name, _ in seen] == ["problem"]
+    eventually(lambda: call("POST", "/queues/mine.s/messages", DRAFT, token).status_code == 401)
     for method, verb, body in CALLS.values():
         found = problem(call(method, f"/queues/mine.s/{verb}", body, token), 401, "invalid_token")
-        assert found["detail"] == "The token has expired."
+        assert found["detail"] == "The token names no key of its issuer."
 
 
 def test_an_issuer_without_an_answer_is_503(call, issuer, served):
@@ -173,18 +228,16 @@ def test_the_console_takes_the_token_and_its_session_ends_with_it(call, issuer, 
         refused = browser.post("sign-in", data={"csrf": csrf, "token": signed(issuer, "listen", exp=1_000)})
         assert refused.status_code == 401 and "The token has expired." in refused.text
         assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-        token = signed(issuer, "listen", "manage", exp=int(time.time()) + 12)
+        token = signed(issuer, "listen", "manage", exp=served.end_of_token())
         answer = browser.post("sign-in", data={"csrf": csrf, "token": token})
         assert answer.status_code == 303
         assert browser.get("queues").status_code == 200
-        limit = time.monotonic() + LIMIT_SECONDS
-        while browser.get("queues").status_code != 303:
-            assert time.monotonic() < limit
-            time.sleep(0.2)
+        served.pass_end()
+        assert browser.get("queues").status_code == 303
 
 
 def test_a_session_is_one_of_all_replicas(issuer, served):
-    other = Served(served._settings)
+    other = Served(served._settings, clock=served._clock)
     with (
         serving(uvicorn_config(other.build, served._settings)) as address,
         httpx.Client(timeout=LIMIT_SECONDS) as browser,
@@ -254,6 +307,15 @@ def test_a_sender_is_no_caller_of_an_issuer(tmp_path):
     with pytest.raises(ConfigError, match="name_prefix") as caught:
         settings.load(path, {})
     assert caught.value.key == "auth"
+
+
+def test_the_address_of_the_keys_may_have_a_query(tmp_path):
+    path = tmp_path / "babelgate.yaml"
+    url = "https://sso.example/discovery/v2.0/keys?appid=a"
+    path.write_text(json.dumps({"auth": {"issuers": [CONFIG | {"rights": [GRANT], "jwks_url": url}]}}))
+    found = settings.load(path, {})
+    assert isinstance(found.auth, AuthSettings)
+    assert found.auth.issuers[0].jwks_url == url
 
 
 def test_an_issuer_alone_is_a_credential(tmp_path):

@@ -24,6 +24,12 @@ def _url(value: str) -> str:
     return value
 
 
+def _keys_url(value: str) -> str:
+    if (refused := refusal_of(value, may_have_query=True)) is not None:
+        raise ValueError(refused)
+    return value
+
+
 def _claim(value: object) -> object:
     """Split a text at its dots. A list names each member as it is, so that a name may have dots."""
     return value.split(".") if isinstance(value, str) else value
@@ -34,6 +40,7 @@ def _several(value: object) -> object:
 
 
 Url = Annotated[str, Field(max_length=2_000), AfterValidator(_url)]
+KeysUrl = Annotated[str, Field(max_length=2_000), AfterValidator(_keys_url)]
 Claim = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=200)], ...],
     BeforeValidator(_claim),
@@ -69,7 +76,7 @@ class IssuerSettings(Section):
         description="The issuer, exactly as in the claim `iss`, such as `https://sso.example/realms/shop`."
     )
     audience: Texts = Field(description="What the claim `aud` must have: one of these.")
-    jwks_url: Url | None = Field(
+    jwks_url: KeysUrl | None = Field(
         default=None, description="The address of the keys. None: the one that the issuer's OpenID configuration names."
     )
     ca_file: Path | None = Field(

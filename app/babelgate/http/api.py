@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -209,12 +210,12 @@ class Api:
             exchange.quota.spend(requests=1)
 
     async def _learn(self, exchange: Exchange) -> None:
-        try:
+        if exchange.path not in OPEN:
             await self._auth.learn(exchange.headers)
-        except BabelgateError:
-            # What is open shows less to a caller without a valid token, and refuses none.
-            if exchange.path not in OPEN:
-                raise
+        elif exchange.path == health.READYZ:
+            # It shows less to a caller without a valid token, but refuses none, and a probe has little time.
+            with suppress(BabelgateError):
+                await self._auth.learn(exchange.headers, may_wait=False)
 
     def _admitted(self, exchange: Exchange, verb: str = "") -> Caller:
         """The caller of a request. ``verb``: what it asks of a queue. Raises Unauthenticated, Forbidden."""

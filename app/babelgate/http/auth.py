@@ -22,9 +22,9 @@ Headers = Mapping[bytes, bytes]
 class SignedTokens(Protocol):
     """Finds callers by signed tokens. See :class:`babelgate.identities.identities.Identities`."""
 
-    async def learn(self, token: bytes) -> None:
+    async def learn(self, token: bytes, *, may_wait: bool = True) -> None:
         """Verify ``token``, and put its caller into :attr:`Auth.callers`. Raises InvalidToken, IssuerUnavailable,
-        and Unauthenticated for what is no signed token."""
+        and Unauthenticated for what is no signed token. ``may_wait``: for a key that is not known."""
 
     def ticket(self, digest: str) -> bytes:
         """What :meth:`reopen` of another process takes for the token with this SHA-256; empty: nothing."""
@@ -75,14 +75,15 @@ class Auth:
             caller.page.check_origin(headers.get(b"origin"))
         return caller
 
-    async def learn(self, headers: Headers) -> None:
+    async def learn(self, headers: Headers, *, may_wait: bool = True) -> None:
         """Before :meth:`admit`: verify the token of a request if it is one of an issuer that is not known yet.
 
-        May wait for the keys of the issuer, some seconds at most. Raises what :meth:`SignedTokens.learn` raises.
+        Waits, if it may, for the keys of the issuer, some seconds at most. Raises what :meth:`SignedTokens.learn`
+        raises.
         """
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if self.signed is not None and scheme.lower() == b"bearer":
-            await self.signed.learn(token.strip())
+            await self.signed.learn(token.strip(), may_wait=may_wait)
 
     def admit_sender(self, headers: Headers, sender: Caller) -> Caller:
         """Return ``sender``, whose signature is checked once the body is read. Raises Forbidden for a foreign web page

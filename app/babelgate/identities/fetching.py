@@ -23,15 +23,18 @@ class FetchFailed(Exception):
     """The document was not read. The text says why."""
 
 
-def refusal_of(url: str) -> str | None:
-    """Why no document is read from ``url``; None if it may be."""
+def refusal_of(url: str, *, may_have_query: bool = False) -> str | None:
+    """Why no document is read from ``url``; None if it may be. An issuer has no query; the address of its keys may have
+    one: https://openid.net/specs/openid-connect-core-1_0.html#Terminology"""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
         return "is not a URL"
-    if not host or not url.isascii() or parts.username is not None or parts.fragment or parts.query:
-        return "must be a URL with a host, without user, query and fragment"
+    if not host or not url.isascii() or parts.username is not None or parts.fragment:
+        return "must be a URL with a host, without user and fragment"
+    if parts.query and not may_have_query:
+        return "must be a URL without query"
     if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host)):
         return None
     return "must begin with https://; only on this machine may it be http://"
@@ -78,7 +81,7 @@ class Documents:
             # https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderConfigurationValidation
             raise FetchFailed(f"{url}: it is the document of another issuer")
         place = found.get("jwks_uri")
-        refused = refusal_of(place) if isinstance(place, str) else "is missing"
+        refused = refusal_of(place, may_have_query=True) if isinstance(place, str) else "is missing"
         if refused is not None:
             raise FetchFailed(f"{url}: jwks_uri {refused}")
         return str(place)

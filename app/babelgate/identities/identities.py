@@ -92,11 +92,11 @@ class Identities:
             await asyncio.gather(self._purging, return_exceptions=True)
         await asyncio.gather(*(issuer.close() for issuer in self.issuers.values()))
 
-    async def learn(self, token: bytes) -> None:
+    async def learn(self, token: bytes, *, may_wait: bool = True) -> None:
         """Verify ``token``, unless its caller is known already, and remember its caller.
 
-        Waits only where the token names a key that is not known: see :meth:`Issuer.key`. Raises InvalidToken,
-        IssuerUnavailable, and Unauthenticated for what does not have the form of a signed token.
+        Waits only where it may and the token names a key that is not known: see :meth:`Issuer.key`. Raises
+        InvalidToken, IssuerUnavailable, and Unauthenticated for what does not have the form of a signed token.
         """
         digest = hashlib.sha256(token).hexdigest()
         known = self._callers.get(digest)
@@ -107,14 +107,14 @@ class Identities:
         if (reason := self._refused.get(digest)) is not None:
             raise InvalidToken(reason)
         try:
-            await self._verify(token, digest)
+            await self._verify(token, digest, may_wait)
         except InvalidToken as error:
             if error.is_final:
                 self._refused.keep(digest, error.detail)
             _throttled.warning("token refused", reason=error.detail)
             raise
 
-    async def _verify(self, token: bytes, digest: str) -> None:
+    async def _verify(self, token: bytes, digest: str, may_wait: bool) -> None:
         parsed = parse(token)
         named = parsed.claims.get("iss")
         issuer = self.issuers.get(named) if isinstance(named, str) else None
@@ -125,8 +125,9 @@ class Identities:
         now = self._clock() / 1000
         # Before the signature, which costs ten times as much.
         ends_at = check_claims(parsed.claims, terms.audience, terms.leeway_seconds, now)
-        key = await issuer.key(kid, algorithm)
+        key = await issuer.key(kid, algorithm, may_wait=may_wait)
         if not key.verify(token):
+            issuer.read_soon()
             raise InvalidToken("The signature of the token is not valid.")
         holders = self._holders[terms.issuer]
         ticket = _Ticket(terms.digest, key.id, holders.granted(parsed.claims), holders.name(parsed.claims), ends_at)

@@ -23,6 +23,8 @@ MAX_WAITING = 256
 MISSING_SECONDS = 30.0
 """How long a name of a key that the issuer does not have is remembered: tokens with it are refused without waiting."""
 _MISSING_BYTES = 256 * 1024
+_UNFIT = "The key that the token names cannot verify its signature."
+_NOT_ONE = "The token names no key, and its issuer does not have exactly one for its algorithm."
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
 
 log = get_logger(__name__)
@@ -62,13 +64,14 @@ class Issuer:
             await asyncio.gather(self._task, return_exceptions=True)
         self._release(self._waiting)
 
-    async def key(self, kid: str | None, algorithm: str) -> SigningKey:
+    async def key(self, kid: str | None, algorithm: str, *, may_wait: bool = True) -> SigningKey:
         """The key that a token names. For an unknown one the keys are read again, and the call waits for that.
 
-        Raises InvalidToken when there is no such key, IssuerUnavailable when this is not known within WAIT_SECONDS.
+        Raises InvalidToken when there is no such key, IssuerUnavailable when this is not known within WAIT_SECONDS, or
+        without waiting if it must not wait.
         """
         if not self._has(kid):
-            await self._read_again(kid)
+            await self._read_again(kid, may_wait)
         keys = self._keys
         if keys is None:
             raise IssuerUnavailable
@@ -78,8 +81,14 @@ class Issuer:
             raise _unknown()
         found = keys.find(kid, algorithm)
         if found is None:
-            raise InvalidToken("The key that the token names cannot verify its signature.", is_final=False)
+            self.read_soon()
+            raise InvalidToken(_UNFIT if kid is not None else _NOT_ONE, is_final=False)
         return found
+
+    def read_soon(self) -> None:
+        """Read the keys again after the pause, because they do not fit a token: a key may have been replaced by another
+        without a new name. Nothing waits for it, and an issuer that is down is spared."""
+        self._wanted.set()
 
     def has_key(self, id: str) -> bool:
         """Whether the issuer has the key with this id, or its keys are not known yet."""
@@ -88,7 +97,7 @@ class Issuer:
     def _has(self, kid: str | None) -> bool:
         return self._keys is not None and self._keys.has(kid)
 
-    async def _read_again(self, kid: str | None) -> None:
+    async def _read_again(self, kid: str | None, may_wait: bool) -> None:
         """Wait for a read of the keys that begins from now on."""
         loop = asyncio.get_running_loop()
         missing = self._missing.get(kid) if kid is not None else None
@@ -97,6 +106,9 @@ class Issuer:
         pause = self._next_at - loop.time()
         if len(self._waiting) >= MAX_WAITING or (self.failure is not None and pause > WAIT_SECONDS):
             raise IssuerUnavailable(retry_after=math.ceil(max(pause, 1)))
+        if not may_wait:
+            self.read_soon()
+            raise IssuerUnavailable
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting.append(waiter)
         self._wanted.set()

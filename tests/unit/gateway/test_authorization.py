@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
@@ -219,3 +220,28 @@ async def test_brokers_are_shown_for_the_queues_that_one_may_manage(
     gateway = Gateway(bindings, router, TokenSealer([TokenKey("test", b"k" * 32)]))
     caller = Caller("ops", {**dict.fromkeys(patterns, frozenset({MANAGE})), "other*": frozenset({SEND, LISTEN})})
     assert {info.broker for info in await gateway.overview.brokers(caller)} == shown
+
+
+async def test_an_ending_looks_at_the_clock_and_happens_once() -> None:
+    now = [1_000_000]
+    caller = Caller("brief", {}, ends_at=1_060.0)
+    calls: list[int] = []
+    happened = asyncio.Event()
+
+    def call() -> None:
+        calls.append(now[0])
+        happened.set()
+
+    ending = caller.when_ended(call, lambda: now[0])
+    cancelled = caller.when_ended(lambda: calls.append(-1), lambda: now[0])
+    cancelled.cancel()
+    ending._look()
+    assert not calls and ending._timer is not None
+    assert 50 < ending._timer.when() - asyncio.get_running_loop().time() <= 60
+    now[0] = 1_059_999
+    # The timer is as long as the rest of the time.
+    ending._look()
+    now[0] = 1_060_000
+    await asyncio.wait_for(happened.wait(), 60)
+    caller.revoke()
+    assert calls == [1_060_000]

@@ -8,12 +8,18 @@ import time
 
 import pytest
 
+from babelgate.clock import now_ms
 from babelgate.errors import BabelgateError
+from babelgate.gateway.authorization import Caller
 from babelgate.identities import issuer as issuer_module
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.identities.fetching import MAX_DOCUMENT_BYTES, Documents, FetchFailed, refusal_of
+from babelgate.identities.identities import Identities
+from babelgate.identities.issuer import Issuer
 from babelgate.identities.keys import parse_keys
-from tests.harness.issuer import make_key, public_jwk, running
+from babelgate.identities.terms import IssuerTerms
+from tests.harness.issuer import AUDIENCE, digest, make_key, public_jwk, running, sign
+from tests.unit.identities.conftest import Known
 
 LIMIT_SECONDS = 60
 KEYS, DISCOVERY = "/keys", "/.well-known/openid-configuration"
@@ -84,6 +90,72 @@ async def test_a_key_that_is_gone_ends_its_callers(known, issuer):
     with pytest.raises(InvalidToken, match="signature"):
         await known.learn(token)
     assert await known.learn(issuer.token("first"))
+
+
+@pytest.mark.parametrize("has_name", [True, False])
+async def test_a_key_that_replaced_another_without_a_new_name_is_found_soon(trust, issuer, has_name):
+    def publish():
+        jwk = public_jwk(issuer.keys["first"][0])
+        issuer.replaced[KEYS] = json.dumps({"keys": [jwk | {"kid": "first"} if has_name else jwk]}).encode()
+
+    header = {} if has_name else {"kid": None}
+    publish()
+    known = await trust(issuer)
+    assert await known.learn(issuer.token("first", header))
+    issuer.add_key("first")
+    publish()
+    asked, token = issuer.requests.count(KEYS), issuer.token("first", header)
+    with pytest.raises(InvalidToken, match="signature"):
+        await known.learn(token)
+    await eventually(lambda: issuer.requests.count(KEYS) > asked)
+    new = the_issuer(known)
+    await eventually(lambda: new._keys.ids == parse_keys(issuer.replaced[KEYS], new.terms.algorithms).ids)
+    assert await known.learn(token)
+
+
+async def test_forged_signatures_cause_few_fetches_and_do_not_wait(trust, issuer):
+    known = await trust(issuer, least_pause_seconds=0.5)
+    await known.learn(issuer.token())
+    forger = make_key("ES256")
+    began, asked = time.monotonic(), issuer.requests.count(KEYS)
+    while time.monotonic() - began < 2:
+        head, body = {"alg": "ES256", "kid": "first"}, json.dumps(issuer.claims(n=time.monotonic_ns()))
+        with pytest.raises(InvalidToken, match="signature"):
+            await known.learn(sign(head, body.encode(), forger, "ES256"))
+        assert not the_issuer(known)._waiting
+        await asyncio.sleep(0.01)
+    took = time.monotonic() - began
+    assert 0 < issuer.requests.count(KEYS) - asked <= took / 0.5 + 2
+
+
+async def test_what_must_not_wait_has_the_key_read_for_the_next_time(known, issuer):
+    await known.learn(issuer.token())
+    issuer.add_key("second")
+    token = issuer.token("second").encode()
+    with pytest.raises(IssuerUnavailable):
+        await known.made.learn(token, may_wait=False)
+    assert not the_issuer(known)._waiting
+    await eventually(lambda: the_issuer(known)._has("second"))
+    await known.made.learn(token, may_wait=False)
+    assert digest(token.decode()) in known.callers
+
+
+async def test_issuers_with_the_same_key_do_not_end_the_callers_of_each_other(issuer):
+    with running() as other:
+        other.keys["first"] = issuer.keys["first"]
+        terms = [IssuerTerms(each.url, frozenset({AUDIENCE}), ("ES256",), (), each.url) for each in (issuer, other)]
+        issuers = [Issuer(each, Documents(each.issuer, None).keys, 0.2) for each in terms]
+        callers: dict[str, Caller] = {}
+        identities = Identities(issuers, callers, now_ms)
+        await identities.start()
+        known = Known(identities, callers)
+        mine, its = await known.learn(issuer.token()), await known.learn(other.token())
+        other.add_key("first")
+        other.add_key("second")
+        await known.learn(other.token("second"))
+        assert its.ends_at == 0.0
+        assert mine.ends_at > time.time()
+        await identities.close()
 
 
 async def test_known_keys_serve_while_the_issuer_is_down(trust, issuer, caplog):
@@ -227,6 +299,16 @@ def test_an_answer_that_is_slow_has_an_end(issuer):
 )
 def test_addresses(url, is_refused):
     assert (refusal_of(url) is not None) == is_refused
+    assert (refusal_of(url, may_have_query=True) is not None) == (is_refused and "?" not in url)
+
+
+@pytest.mark.parametrize("is_stated", [True, False])
+async def test_the_address_of_the_keys_may_have_a_query(trust, issuer, is_stated):
+    url = f"{issuer.url}/keys?p=policy"
+    issuer.replaced[f"{KEYS}?p=policy"] = json.dumps(issuer.jwks()).encode()
+    issuer.replaced[DISCOVERY] = json.dumps({"issuer": issuer.url, "jwks_uri": url}).encode()
+    known = await trust(issuer, jwks_url=None if is_stated else url)
+    assert await known.learn(issuer.token())
 
 
 RSA = public_jwk(make_key("RS256"))
