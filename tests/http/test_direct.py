@@ -18,12 +18,16 @@ from uvicorn.server import ServerState
 from babelgate.config import settings
 from babelgate.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.publish import Publisher
-from babelgate.gateway.routing import Router, Rule
+from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.http.auth import Auth
 from babelgate.http.direct import DIRECT, MAX_BODY_BYTES, DirectEndpoints
 from babelgate.http.heads import target_of
+from babelgate.http.parts import PART_BYTES
 from babelgate.server.cycle import DirectCycle
 from babelgate.server.protocol import GatewayProtocol
 from babelgate.server.server import uvicorn_config
@@ -468,6 +472,41 @@ class Request:
 
     def when_gone(self, call):
         raise AssertionError("a publish is not cancelled")
+
+
+class Unsendable(Request):
+    """A receive whose answer cannot be sent."""
+
+    target = target_of(b"/queues/q/messages:receive")
+
+    async def answer_parts(self, status, fields, parts):
+        raise RuntimeError("a mistake")
+
+    def when_gone(self, call):
+        pass
+
+
+@pytest.mark.parametrize("fails", ["to be written", "to be sent"])
+async def test_a_large_answer_that_fails_gives_its_places_back(fails, monkeypatch):
+    binding = MemoryBinding("memory", CAPABLE)
+    policy, clock = Policy(limits=QueueTerms(max_receives=1)), lambda: 0.0
+    router = Router([], Rule("*", binding, policy))
+    limits = RateLimits(router, None, clock)
+    gateway = Gateway({"memory": binding}, router, TokenSealer(KEYS), rate_limits=limits)
+    await gateway.start()
+    if fails == "to be written":
+        monkeypatch.setattr("babelgate.http.direct.encoded", lambda message: 1 / 0)
+    observed = []
+    endpoints = DirectEndpoints(gateway, Auth(hosts=frozenset({""})), observe=lambda *what: observed.append(what))
+    large = json.dumps({"job": "j", "data": {"t": "x" * PART_BYTES}}).encode()
+    await gateway.publish(ANYONE, "q", large)
+    assert endpoints.begin(Unsendable(), b"") is None
+    await eventually(lambda: observed)
+    assert (observed[0][2], observed[0][4]) == (0, "internal_error")
+    assert gateway.admission._receives.of("memory") == gateway.admission._unread_bytes.of("memory") == 0
+    quota = limits.of(ANYONE, router.route("q"))
+    assert quota is not None and quota.has_place("receives")
+    await gateway.close()
 
 
 async def test_only_what_is_not_sampled_is_served_directly():

@@ -298,6 +298,7 @@ def test_receives_and_streams_at_a_time(client_of, queue):
     waiting.join(60)
     assert replies and replies[0].status_code == 200
     # What has ended counts no more: the stream ends when the gateway notices that its client has gone.
+    deadline = time.monotonic() + 60
     for path in ("messages:receive", "messages:stream"):
         while True:
             with client.stream("POST", f"queues/{queue}/{path}") as reply:

@@ -30,7 +30,7 @@ class QueueFull(BabelgateError):
 
 
 class QueueDepth:
-    """What is known of the depth of one queue: its ready and delayed messages."""
+    """What is known of the depth of one queue: its ready and delayed messages, parked ones included."""
 
     def __init__(self, route: Route, clock: Callable[[], float], counting: BackgroundTasks[None]) -> None:
         self._route = route
@@ -76,7 +76,7 @@ class QueueDepth:
     async def _count(self) -> None:
         before = self._published
         try:
-            stats = await self._route.binding.stats(self._route.native)
+            stats = await self._route.stats()
             known = [count for count in (stats.depth, stats.delayed) if count is not None]
             self._counted = sum(known) if known else None
         except BabelgateError:

@@ -310,10 +310,14 @@ class _Delivery(Struct, eq=False):
         self._end(200)
 
     async def _send(self, messages: list[Message]) -> None:
-        parts = json_list(b'{"messages":[', await turns.mapped(encoded, messages), b"]}")
-        del messages
-        await self.request.answer_parts(200, self._head(parts.length), parts.parts)
-        self._end(200)
+        failure: str | None = InternalError.code
+        try:
+            parts = json_list(b'{"messages":[', await turns.mapped(encoded, messages), b"]}")
+            del messages
+            await self.request.answer_parts(200, self._head(parts.length), parts.parts)
+            failure = None
+        finally:
+            self._end(200 if failure is None else 0, failure)
 
     def _head(self, length: int) -> bytes:
         more = None if self.quota is None else self.quota.fields()

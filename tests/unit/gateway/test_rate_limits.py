@@ -15,6 +15,7 @@ from babelgate.gateway.depths import FRESH_SECONDS, QueueFull
 from babelgate.gateway.limit_terms import QueueTerms, RateTerms
 from babelgate.gateway.rate_limits import ConcurrencyExceeded, RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
+from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE, MemoryBinding
 
 ALL = {"*": frozenset(Right)}
@@ -233,4 +234,26 @@ async def test_a_full_queue_refuses_until_the_broker_counts_less():
         quota.allows(1, 5)
         await asyncio.sleep(0)
     await quota.publish(1)
+    await limits.close()
+
+
+async def test_parked_messages_count_for_the_depth_of_their_queue():
+    broker, parking = Counting("local", CAPABLE), Counting("parking", CAPABLE)
+    policy = Policy(limits=QueueTerms(max_depth=10))
+    clock = Seconds()
+    limits = RateLimits(Router([Rule("orders", broker, policy, parking=parking)], None), None, clock)
+    broker.depth, parking.depth = 2, 6
+    quota = limits.of(Caller("shop", ALL), limits._router.route("orders"))
+    assert quota is not None
+    with pytest.raises(QueueFull) as caught:
+        await quota.publish(1)
+    # Each broker has a delayed message, too.
+    assert caught.value.facts["depth"] == 2 + 6 + 2
+    # While the parking broker does not answer, the ready messages count alone.
+    parking.depth = None
+    clock.now += FRESH_SECONDS * 1.1
+    quota.allows(1, 5)
+    await eventually(lambda: quota.allows(1, 5))
+    await quota.publish(1)
+    assert (broker.counts, parking.counts) == (2, 2)
     await limits.close()
