@@ -37,6 +37,17 @@ def test_every_answered_change_survives_the_kill_of_all_workers(tmp_path: Path) 
     section = {"directory": str(trail), "node": "gw", "file_bytes": 8_192}
     gateway = GatewayProcess(tmp_path, {"workers": 2, "audit": section})
     answered: list[str] = []
+
+    def both_have_begun(starts: int) -> None:
+        """Each worker has a chain, and writes its start before it serves; the other may be slower."""
+
+        def have() -> bool:
+            files = files_of(trail)
+            texts = [path.read_bytes() for paths in files.values() for _, path in paths]
+            return len(files) == 2 and sum(text.count(b'"kind":"start"') for text in texts) == starts
+
+        wait_for(have, 100)
+
     enough = threading.Event()
 
     def change(number: int) -> None:
@@ -55,6 +66,7 @@ def test_every_answered_change_survives_the_kill_of_all_workers(tmp_path: Path) 
 
     try:
         gateway.start()
+        both_have_begun(2)
         threads = [threading.Thread(target=change, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
@@ -66,12 +78,7 @@ def test_every_answered_change_survives_the_kill_of_all_workers(tmp_path: Path) 
             # What a power cut leaves.
             file.write(b'{"seq":')
         gateway.start()
-
-        def has_recorded_it() -> bool:
-            """The other worker may be the one that takes this chain, and it may start later."""
-            return any(each.get("interruptions") for each in babelgate(gateway, "check")[1])
-
-        wait_for(has_recorded_it, 100)
+        both_have_begun(4)
         with gateway.client() as client:
             client.post("queues/last:purge").raise_for_status()
         gateway.stop()
@@ -87,7 +94,7 @@ def test_every_answered_change_survives_the_kill_of_all_workers(tmp_path: Path) 
         ends = [f"--expect={each['name']}={each['last']}:{each['hash']}" for each in found]
         assert babelgate(gateway, "check", *ends)[0] == 0
         first = files_of(trail)["gw-0"][0][1]
-        first.write_bytes(first.read_bytes().replace(b'"kind":"operation"', b'"kind":"retention"', 1))
+        first.write_bytes(first.read_bytes().replace(b'"kind":"start"', b'"kind":"stop"', 1))
         status, found, _ = babelgate(gateway, "check", *ends)
         problems = [each for each in found if each["type"] == "problem"]
         assert status == 1 and [(each["kind"], each["file"]) for each in problems] == [("changed", first.name)]

@@ -176,6 +176,20 @@ def signed_in(client: httpx.Client, token: str) -> httpx.Response:
     return client.post("console/sign-in", data={"csrf": csrf(client, "console/sign-in"), "token": token})
 
 
+def test_a_flood_of_sign_ins_is_bounded(tmp_path):
+    """Also of those that succeed: each has a record of some 500 bytes."""
+    section = {"directory": str(tmp_path / "audit"), "node": "gw", "refusals": 3}
+    auth = tokens(**{f"all-{SECRET}": {"*": RIGHTS}})
+    with console(tmp_path, auth=auth, audit=section) as server:
+        trail = Trail(tmp_path / "audit")
+        for _ in range(12):
+            with server.client() as user:
+                assert signed_in(user, f"all-{SECRET}").status_code == 303
+    kinds = [each["kind"] for each in trail.all()]
+    left_out = sum(each["details"]["count"] for each in trail.all() if each["kind"] == "left_out")
+    assert left_out > 0 and kinds.count("sign_in") + left_out == 12
+
+
 def csrf(client: httpx.Client, path: str) -> str:
     found = re.search(r'name="csrf" value="([^"]+)"', client.get(path).text)
     assert found is not None

@@ -86,7 +86,7 @@ class HttpAudit:
             if status == 0 and exchange.route and exchange.changes and exchange.take_record():
                 self.trail.record("operation", exchange.notes, **_members(exchange, None))
         elif status in (401, 403):
-            self.trail.refused(_caller(exchange), **_members(exchange, status))
+            self.trail.bounded(_caller(exchange), **_members(exchange, status))
 
     async def record(self, exchange: AuditedExchange, status: int) -> None:
         """Record a request that gets this status: before its answer, unless it changed nothing."""
@@ -100,8 +100,8 @@ class HttpAudit:
             elif not route or not exchange.changes:
                 # An unknown path, or a page that only shows something.
                 return
-        if 400 <= status < 500:
-            self.trail.refused(caller, notes, kind=kind, **members)
+        if kind != "operation" or 400 <= status < 500:
+            self.trail.bounded(caller, notes, kind=kind, **members)
         else:
             await self.trail.recorded(kind, notes, caller=caller, **members)
 

@@ -16,7 +16,7 @@ from babelgate.errors import ConfigError
 from babelgate.observe.audit.chain import Chain
 from babelgate.observe.audit.checking import AuditReport, check
 from babelgate.observe.audit.lines import AuditKey, Head, files_of, hash_of, head_path, sealed
-from babelgate.observe.audit.trail import Audit, AuditOptions, AuditUnavailable
+from babelgate.observe.audit.trail import MAX_BUDGETS, Audit, AuditOptions, AuditUnavailable
 from tests.harness.world import until
 
 KEY = AuditKey.of("k1", b"a secret of thirty-two bytes, or so")
@@ -99,9 +99,9 @@ async def test_refusals_are_bounded_and_counted(tmp_path):
     trail = audit(tmp_path, file_bytes=1_000_000)
     await trail.start()
     for _ in range(500):
-        trail.refused("flood", status=403)
-        trail.refused(None, status=401)
-    trail.refused("other", status=403)
+        trail.bounded("flood", status=403)
+        trail.bounded(None, status=401)
+    trail.bounded("other", status=403)
     await trail.close()
     found = lines(tmp_path)
     written = [each for each in found if each["kind"] == "refusal"]
@@ -112,6 +112,36 @@ async def test_refusals_are_bounded_and_counted(tmp_path):
         assert 30 <= len(few) <= 60
         assert len(few) + sum(each["details"]["count"] for each in left_out) == 500
     assert trail.stats().left_out == 1_000 + 1 - len(written)
+
+
+async def test_sign_ins_are_bounded_and_refusals_do_not_hide_them(tmp_path):
+    trail = audit(tmp_path, file_bytes=1_000_000)
+    await trail.start()
+    for _ in range(300):
+        trail.bounded("ops", status=403)
+    for _ in range(300):
+        trail.bounded("ops", kind="sign_in", status=303)
+    await trail.close()
+    found = lines(tmp_path)
+    signed = [each for each in found if each["kind"] == "sign_in"]
+    refused = [each for each in found if each["kind"] == "refusal"]
+    assert 30 <= len(signed) <= 60 and 30 <= len(refused) <= 60
+    left_out = sum(each["details"]["count"] for each in found if each["kind"] == "left_out")
+    assert len(signed) + len(refused) + left_out == 600
+
+
+async def test_budgets_that_are_idle_are_forgotten(tmp_path):
+    now = [0.0]
+    trail = Audit(AuditOptions(directory=tmp_path, node="node", refusals=1), [KEY], {}, monotonic=lambda: now[0])
+    for number in range(MAX_BUDGETS + 10):
+        trail.bounded(f"caller-{number}")
+    pending = trail.stats().pending
+    assert pending == MAX_BUDGETS + 1, "those beyond have one together"
+    now[0] = 11.0
+    for number in range(3):
+        trail.bounded(f"later-{number}")
+    assert trail.stats().pending == pending + 3
+    assert len(trail._budgets) == 3
 
 
 async def test_old_files_are_removed_and_a_record_says_so(tmp_path):
@@ -165,6 +195,89 @@ async def test_a_cut_between_two_runs_is_recorded(tmp_path):
     report = check(tmp_path, [KEY])
     assert "truncated" in kinds(report)
     assert any("records from 4 to 5 were gone when a gateway started" in each.detail for each in report.problems)
+
+
+def _one_head_and_the_end(sample: Path, directory: Path) -> None:
+    """Three records cut, and the head that knew them removed."""
+    shutil.copytree(sample, directory)
+    *_, (_, last) = files_of(directory)["node-0"]
+    last.write_bytes(b"\n".join(lines_of(last)[:-3]) + b"\n")
+    head_path(directory, "node-0").unlink()
+
+
+@pytest.mark.parametrize("head", [b"", b"garbage", None, "of another chain", "an old one of another key"])
+async def test_a_head_that_does_not_know_the_end_is_recorded_by_the_next_start(sample, tmp_path, head):
+    directory = tmp_path / "audit"
+    _one_head_and_the_end(sample, directory)
+    place = head_path(directory, "node-0")
+    if head == "of another chain":
+        shutil.copyfile(head_path(directory, "other-0"), place)
+    elif isinstance(head, str):
+        place.write_bytes(sealed({"seq": 1, "hash": "0" * 64, "chain": "node-0"}, AuditKey.of("k0", b"former")))
+    elif head is not None:
+        place.write_bytes(head)
+    await run_once(directory, "node")
+    report = check(directory, [KEY])
+    assert kinds(report) == {"head"}, report.problems
+    assert "head" in kinds(check(directory, []))
+    await run_once(directory, "node")
+    assert "head" in kinds(check(directory, [KEY])), "it stays told"
+
+
+async def run_once(directory: Path, *nodes: str) -> None:
+    for node in nodes:
+        trail = audit(directory, node=node)
+        await trail.start()
+        await trail.close()
+
+
+async def test_a_process_that_ends_within_its_first_start_leaves_nothing_that_is_wrong(tmp_path):
+    """Before its first file, and after that file and before its head."""
+    chain = Chain(tmp_path, "node", [KEY], lambda: 1, file_bytes=10**6, max_bytes=None, retention_seconds=None)
+    chain.open()
+    chain.close()
+    assert check(tmp_path, [KEY]).problems == []
+    first = head_path(tmp_path, "node-0").read_bytes()
+    await run_once(tmp_path, "node")
+    head_path(tmp_path, "node-0").write_bytes(first)
+    await run_once(tmp_path, "node")
+    report = check(tmp_path, [KEY])
+    assert (report.problems, report.chains[0].last) == ([], 4)
+
+
+async def test_a_head_removed_while_the_trail_fails_does_not_stop_it_for_good(tmp_path):
+    chain = Chain(tmp_path, "node", [KEY], lambda: 1, file_bytes=10**6, max_bytes=None, retention_seconds=None)
+    chain.open()
+    chain.begin("start", {})
+    head_path(tmp_path, "node-0").unlink()
+    chain.begin("resumed", chain.open())
+    chain.close()
+    assert kinds(check(tmp_path, [KEY])) == {"head"}
+
+
+async def test_an_old_file_that_cannot_be_removed_stops_nothing(tmp_path, monkeypatch):
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name.endswith("00000001.jsonl"):
+            raise PermissionError(1, "Operation not permitted", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    trail = audit(tmp_path, max_bytes=3 * FILE_BYTES)
+    await trail.start()
+    await write(trail, 60)
+    trail.require()
+    assert trail.stats().errors > 0
+    files = len(files_of(tmp_path)["node-0"])
+    found = [each["kind"] for each in lines(tmp_path)]
+    assert (found.count("retention"), found.count("resumed")) == (1, 0)
+    assert check(tmp_path, [KEY]).problems == []
+    monkeypatch.undo()
+    await write(trail, 20)
+    await trail.close()
+    assert len(files_of(tmp_path)["node-0"]) < files
+    assert check(tmp_path, [KEY]).problems == []
 
 
 async def test_a_directory_that_cannot_be_written_is_refused_at_the_start(tmp_path):
@@ -345,6 +458,17 @@ def test_each_change_is_found(sample, tmp_path, name):
         directory = tmp_path / str(round)
         shutil.copytree(sample, directory)
         TAMPERS[name](directory, dice)
+        assert check(directory, [KEY]).problems, f"{name}: round {round}"
+
+
+@pytest.mark.parametrize("name", TAMPERS)
+async def test_each_change_is_found_after_the_next_start_too(sample, tmp_path, name):
+    dice = random.Random(name)
+    for round in range(8):
+        directory = tmp_path / str(round)
+        shutil.copytree(sample, directory)
+        TAMPERS[name](directory, dice)
+        await run_once(directory, "node", "other")
         assert check(directory, [KEY]).problems, f"{name}: round {round}"
 
 

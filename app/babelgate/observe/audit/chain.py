@@ -22,6 +22,7 @@ from babelgate.observe.audit.lines import (
     sealed,
 )
 from babelgate.observe.journal.segments import make_private, sync
+from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.files import FileLock
 
@@ -70,15 +71,19 @@ class Chain:
         self.head = Head()
         self.written = 0
         """Lines that this object has written."""
+        self.errors = 0
+        """Old files that could not be removed, each time."""
+        self._recorded: set[str] = set()
+        """Files whose removal has a record, and that are still there."""
+        self._throttle = LogThrottle(log)
 
     def open(self) -> dict[str, Any]:
         """Find the end of the chain: set :attr:`head` to its last whole line. Returns what the next line has to say:
-        torn ends of files, and lines that the head knew and that are gone."""
+        torn ends of files, lines that the head knew and that are gone, and a head that is gone or damaged."""
         make_private(self._directory)
         if self._lock is None:
             self._lock = self._take()
-            path = head_path(self._directory, self.name)
-            self._head_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._open_head(head_path(self._directory, self.name))
         self._close_file()
         return self._recover()
 
@@ -118,9 +123,7 @@ class Chain:
     def close(self) -> None:
         """Close the files and give the chain up; idempotent."""
         self._close_file()
-        if self._head_file >= 0:
-            os.close(self._head_file)
-            self._head_file = -1
+        self._close_head()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -133,6 +136,21 @@ class Chain:
                 return lock
             lock.close()
         raise OSError(f"{MAX_SLOTS} processes use it already")
+
+    def _open_head(self, path: Path) -> None:
+        """Open the head. The first one is whole and on the disk before any file of the chain is there: so files without
+        a head are never the work of a crash."""
+        self._close_head()
+        if not self._own_files() and (not path.exists() or not path.stat().st_size):
+            new = path.with_name(f"{path.name}.new")
+            self._head_file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            self.head = Head()
+            self._tell_head()
+            os.fsync(self._head_file)
+            new.replace(path)
+            sync(self._directory)
+        else:
+            self._head_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _own_files(self) -> list[tuple[int, Path]]:
         return files_of(self._directory).get(self.name, [])
@@ -155,7 +173,10 @@ class Chain:
                 break
         self.head = last or Head()
         found: dict[str, Any] = {"torn": torn} if torn else {}
-        if told is not None and told.seq > self.head.seq:
+        if told is None:
+            found["head"] = "gone or damaged"
+            log.error("the head of the audit trail is gone or damaged", chain=self.name)
+        elif told.seq > self.head.seq:
             found["missing"] = {"after": self.head.seq, "through": told.seq}
             log.error("the audit trail was cut", chain=self.name, **found["missing"])
         if found:
@@ -163,10 +184,36 @@ class Chain:
         return found
 
     def _remove_old(self) -> None:
+        """Remove the files that are not kept. One that cannot be removed stays with the later ones: it is logged and
+        counted, and the next file tries again."""
+        try:
+            old = self._old_files()
+        except OSError as error:
+            self._not_removed(error)
+            return
+        for path, removed in old:
+            if path.name not in self._recorded:
+                # The record comes first: after a crash between the two the next process removes the file.
+                self._write([{"at": self._clock(), "kind": "retention", "details": removed}])
+                self._recorded.add(path.name)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self._not_removed(error)
+                return
+            self._recorded.discard(path.name)
+
+    def _not_removed(self, error: OSError) -> None:
+        self.errors += 1
+        self._throttle.warning("an old file of the audit trail cannot be removed", chain=self.name, error=error)
+
+    def _old_files(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The files that are not kept, the oldest first, and what is recorded of them."""
         files = self._own_files()[:-1]
         sizes = {path: path.stat().st_size for _, path in files}
         total = self._size + sum(sizes.values())
         oldest = None if self._retention_seconds is None else time.time() - self._retention_seconds
+        old = []
         for _, path in files:
             # The file that is open may grow to its full size.
             too_much = self._max_bytes is not None and total + self._file_bytes > self._max_bytes
@@ -174,10 +221,9 @@ class Chain:
                 break
             last = path.read_bytes().rpartition(b"\n")[0].rpartition(b"\n")[2]
             members = members_of(last) or {}
-            removed = {"file": path.name, "through": members.get("seq", 0), "hash": hash_of(last)}
-            self._write([{"at": self._clock(), "kind": "retention", "details": removed}])
-            path.unlink()
+            old.append((path, {"file": path.name, "through": members.get("seq", 0), "hash": hash_of(last)}))
             total -= sizes[path]
+        return old
 
     def _write(self, entries: Sequence[Entry]) -> None:
         seq, last = self.head.seq, self.head.hash
@@ -200,6 +246,11 @@ class Chain:
         line = sealed({"seq": self.head.seq, "hash": self.head.hash, "chain": self.name}, self._keys[0])
         # A shorter line would leave the end of a longer one.
         os.pwrite(self._head_file, line.ljust(512) + b"\n", 0)
+
+    def _close_head(self) -> None:
+        if self._head_file >= 0:
+            os.close(self._head_file)
+            self._head_file = -1
 
     def _close_file(self) -> None:
         if self._file >= 0:

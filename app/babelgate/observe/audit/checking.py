@@ -245,6 +245,10 @@ class _Check:
             if self._torn.get(torn["file"]) == (torn["bytes"], torn["sha256"]):
                 del self._torn[torn["file"]]
                 self._interruptions += 1
+        if "head" in details and members.get("kind") in ("start", "resumed"):
+            self._report(
+                "head", file, number, "the head was gone or damaged when a gateway started: records may be gone"
+            )
         if missing := details.get("missing"):
             detail = f"the records from {missing['after'] + 1} to {missing['through']} were gone when a gateway started"
             self._report("truncated", file, number, detail)

@@ -119,6 +119,8 @@ def read_head(path: Path, keys: Sequence[AuditKey]) -> Head | None:
     members = members_of(line)
     if members is None or (keys and not is_sealed(line, keys, members.get("key"))):
         return None
+    if members.get("chain") != path.name.removesuffix(_HEAD):
+        return None  # the head of another chain
     try:
         return msgspec.convert(members, Head)
     except msgspec.ValidationError:

@@ -59,7 +59,7 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
 
 class AuditStats(Struct, frozen=True):
     """Counts of one process. ``records`` are on the disk; ``pending`` wait for it; ``lost`` found no place to wait;
-    ``left_out`` refusals were only counted; ``errors`` failed writes are retried."""
+    ``left_out`` refusals and sign-ins were only counted; ``errors``: failed writes and removals, which are retried."""
 
     records: int
     pending: int
@@ -108,7 +108,8 @@ class Audit:
         self._base: int | None = None
         """The end of the chain before the entries in hand; None: none of them is on the disk."""
         self._left_out: dict[str, int] = {}
-        self._budgets: dict[str, LineBudget] = {}
+        self._budgets: dict[tuple[str, bool], tuple[LineBudget, float]] = {}
+        """By the name of a caller and whether it is for signing in: the budget and its last use, the latest last."""
         self._lost = self._untold_lost = self._left_out_total = self._errors = 0
         self._failure: str | None = None
         self._wake = Event()
@@ -160,29 +161,43 @@ class Audit:
         if self._add(kind, details, members, done):
             await asyncio.wait([done], timeout=WAIT_SECONDS)
 
-    def refused(self, caller: str | None, details: Mapping[str, Any] | None = None, **members: Any) -> None:
-        """Record what a caller caused and what changed nothing: at most ``refusals`` in ten seconds of each caller, and
-        of all without a name together. The others are counted, and a record every ten seconds has their number."""
+    def bounded(self, caller: str | None, details: Mapping[str, Any] | None = None, **members: Any) -> None:
+        """Record what a caller can cause at will, a refusal or a sign-in: at most ``refusals`` in ten seconds of each
+        caller, and of all without a name together; of sign-ins and sign-outs as many again. Returns at once. The others
+        are counted, and a record every ten seconds has their number."""
+        kind = members.pop("kind", "refusal")
         name = caller or ""
-        if name not in self._budgets and len(self._budgets) >= MAX_BUDGETS:
-            name = _OTHERS
-        budget = self._budgets.get(name)
-        if budget is None:
-            budget = self._budgets[name] = LineBudget(self._monotonic, self._options.refusals)
-        if budget.take():
-            self._add(members.pop("kind", "refusal"), details, {"caller": caller, **members}, None)
+        if self._budget(name, kind in ("sign_in", "sign_out")).take():
+            self._add(kind, details, {"caller": caller, **members}, None)
             return
         with self._lock:
+            if name not in self._left_out and len(self._left_out) >= MAX_BUDGETS:
+                name = _OTHERS
             self._left_out_total += 1
             self._left_out[name] = self._left_out.get(name, 0) + 1
             first = len(self._left_out) == 1 and self._left_out[name] == 1
         if first:
             self._wake.set()
 
+    def _budget(self, name: str, signs: bool) -> LineBudget:
+        now = self._monotonic()
+        found = self._budgets.pop((name, signs), None)
+        if found is None:
+            # One that was idle for ten seconds is as good as a new one.
+            while self._budgets and now - (oldest := next(iter(self._budgets.items())))[1][1] >= SECONDS:
+                del self._budgets[oldest[0]]
+            if len(self._budgets) >= MAX_BUDGETS:
+                name = _OTHERS
+                found = self._budgets.pop((name, signs), None)
+        budget = LineBudget(self._monotonic, self._options.refusals) if found is None else found[0]
+        self._budgets[name, signs] = budget, now
+        return budget
+
     def stats(self) -> AuditStats:
         """Return the current counts."""
         pending = len(self._pending) + len(self._in_hand)
-        return AuditStats(self.chain.written, pending, self._lost, self._left_out_total, self._errors)
+        errors = self._errors + self.chain.errors
+        return AuditStats(self.chain.written, pending, self._lost, self._left_out_total, errors)
 
     def _add(
         self,
