@@ -84,6 +84,7 @@ class Outgoing(Struct, frozen=True):
     and the ``carried`` data of the delivery. ``is_envelope`` False: ``body`` is a foreign message, which is written
     byte for byte; ``carried`` may then come from another queue of the same broker. ``priority``: 0 to 9, of a new
     message where the queue has ``priorities``; None: the broker's default. ``carried`` keeps that of a delivery.
+    ``is_late``: it has waited elsewhere until it was due, so its age says nothing about how long it is to be kept.
     """
 
     body: bytes
@@ -96,6 +97,7 @@ class Outgoing(Struct, frozen=True):
     is_envelope: bool = True
     properties: Mapping[str, Any] = {}
     priority: int | None = None
+    is_late: bool = False
 
     @property
     def is_copy(self) -> bool:

@@ -7,6 +7,7 @@ has everything of the message but its delay, which is that of the record. The ga
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -26,6 +27,9 @@ from babelgate.errors import BabelgateError, BrokerError
 
 PREFIX = "babelgate:parking:"
 """How the native names of parking queues begin. No queue of a client has such a name."""
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises of bytes that it cannot read."""
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[Sequence[Outcome]]]
 
@@ -124,15 +128,19 @@ def total(stats: QueueStats) -> int:
     return (stats.depth or 0) + (stats.delayed or 0) + (stats.in_flight or 0)
 
 
-def restored(body: bytes, binding: Binding) -> Outgoing:
+def restored(body: bytes, binding: Binding, broker: str) -> Outgoing:
     """The message of the record ``body``, without a delay, to publish by ``binding``.
 
-    Raises msgspec.MsgspecError if it is no record.
+    ``broker``: for whose queue it was parked. If that is another one now, the native parts and the properties of that
+    broker are left out. Raises one of :data:`UNREADABLE` if it is no record.
     """
     record = msgspec.json.decode(body, type=ParkedRecord)
     carried: Any = None
-    if record.carried is not None and isinstance(binding, RestoresCarried):
-        carried = msgspec.msgpack.decode(record.carried, type=binding.carried_type)
+    is_same = binding.name == broker
+    if record.carried is not None and is_same and isinstance(binding, RestoresCarried):
+        # A broker of another kind may have the name now.
+        with contextlib.suppress(*UNREADABLE):
+            carried = msgspec.msgpack.decode(record.carried, type=binding.carried_type)
     return Outgoing(
         record.body,
         record.headers,
@@ -140,8 +148,9 @@ def restored(body: bytes, binding: Binding) -> Outgoing:
         dedup_id=record.dedup_id,
         failure=record.failure,
         carried=carried,
-        properties=record.properties,
+        properties=record.properties if is_same else {},
         priority=record.priority,
+        is_late=True,
     )
 
 

@@ -10,28 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import msgspec
+from typing import Any
 
 from babelgate.brokers.batcher import BATCH_BYTES
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Binding, Delivery, Lists, NativeQueue, Outcome, Outgoing
 from babelgate.brokers.errors import for_each
-from babelgate.brokers.parking import cannot_park, parked_queue, parking_queue, restored, total
+from babelgate.brokers.parking import UNREADABLE, cannot_park, parked_queue, parking_queue, restored, total
 from babelgate.errors import BabelgateError, BrokerError
 from babelgate.gateway.outages import is_silence
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.queue_runtime import QueueRuntime
+from babelgate.gateway.receive import RESERVED_BYTES
 from babelgate.gateway.routing import Router
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
+from babelgate.runtime import turns
 from babelgate.runtime.backoff import Backoff
 
 LOOK_SECONDS = 1.0
-"""How often a process looks for due messages."""
+"""How often a process looks for due messages, and how long it moves those of one queue before others have a turn."""
 EMPTY_SECONDS = 5.0
 """For how long a parking queue that had no messages is not looked at."""
 LIST_SECONDS = 60.0
@@ -56,9 +58,11 @@ _throttled = LogThrottle(log)
 
 @dataclass(slots=True)
 class _Queue:
-    """What a process knows of a parking queue. ``rests_until``: by the mover's clock."""
+    """What a process knows of a parking queue. ``rests_until``: by the mover's clock. ``message_bytes``: of a record,
+    as estimated."""
 
     rests_until: float = 0.0
+    message_bytes: float = RESERVED_BYTES / _MOVED_AT_ONCE
     backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS))
 
 
@@ -89,8 +93,14 @@ class Mover:
         """When to list the queues of a broker again. One on which no route parks is listed once: it may have messages
         from before a change of the configuration."""
         self._queues: dict[Key, _Queue] = {}
-        self._moving = 0
-        """How many queues have messages in the middle of a move."""
+        self._turns: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(_QUEUES_AT_ONCE)
+        )
+        """Of a parking broker and a broker of queues: one that does not answer holds up no others."""
+        self._work: dict[Key | str, asyncio.Task[int]] = {}
+        """What runs for a parking queue, and for a broker whose queues are listed."""
+        self._moving: set[Key] = set()
+        """Whose messages are reserved, or in the middle of a move."""
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -102,33 +112,49 @@ class Mover:
     async def close(self) -> None:
         """Stop after the messages that are being moved, at most 10 s; idempotent."""
         self._stopping.set()
+        tasks: list[asyncio.Task[Any]] = [*self._work.values()]
         if self._task is not None:
-            if self._moving:
-                await asyncio.wait((self._task,), timeout=_CLOSE_SECONDS)
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            tasks.append(self._task)
+        if self._moving:
+            await asyncio.wait([self._work[key] for key in self._moving], timeout=_CLOSE_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def move(self) -> int:
-        """Move all messages that are due now; the number moved. Raises nothing of a broker."""
-        await self._list()
+        """Move messages that are due now, of each queue for LOOK_SECONDS; the number moved. Raises nothing of a broker.
+
+        Queues whose messages are being moved are left out.
+        """
+        await asyncio.gather(*map(self._list, self._list_at))
+        return sum(await asyncio.gather(*self._begin()))
+
+    def _begin(self) -> list[asyncio.Task[int]]:
+        """Begin to move the messages of each queue that has none in the middle of a move."""
         keys = dict.fromkeys(
             (*self._configured, *self._used(), *(key for keys in self._listed.values() for key in keys))
         )
         self._queues = {key: self._queues.get(key) or _Queue() for key in keys}
-        turn = asyncio.Semaphore(_QUEUES_AT_ONCE)
-
-        async def moved(key: Key, queue: _Queue) -> int:
-            async with turn:
-                return await self._move_from(key, queue)
-
         now = self._clock()
-        due = [(key, queue) for key, queue in self._queues.items() if queue.rests_until <= now]
-        return sum(await asyncio.gather(*(moved(*each) for each in due)))
+        due = [each for each in self._queues.items() if each[1].rests_until <= now and each[0] not in self._work]
+        return [self._start(key, self._move_in_turn(key, queue)) for key, queue in due]
+
+    def _start(self, key: Key | str, work: Coroutine[Any, Any, int]) -> asyncio.Task[int]:
+        task = self._work[key] = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(lambda _: self._work.pop(key, None))
+        return task
+
+    async def _move_in_turn(self, key: Key, queue: _Queue) -> int:
+        async with self._turns[key[:2]]:
+            return await self._move_from(key, queue)
 
     async def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                await self.move()
+                for name in self._list_at:
+                    if name not in self._work and self._list_at[name] <= self._clock():
+                        self._start(name, self._list(name))
+                self._begin()
             except Exception:
                 log.exception("parked messages not moved; tried again later")
             if not self._places and not self._queues and not self._is_listing:
@@ -149,25 +175,29 @@ class Mover:
             (route.parking.binding.name, route.broker, route.queue) for route in routes if route.parking is not None
         ]
 
-    async def _list(self) -> None:
-        now = self._clock()
-        for name, at in self._list_at.items():
-            binding = self._bindings[name]
-            if at > now or not isinstance(binding, Lists):
-                continue
-            try:
-                natives = await binding.queues()
-            except BabelgateError as error:
-                log.debug("parking queues not listed", broker=name, error=error)
-                self._list_at[name] = now + EMPTY_SECONDS
-                continue
-            self._listed[name] = [(name, *found) for found in map(parked_queue, natives) if found is not None]
-            self._list_at[name] = now + LIST_SECONDS if binding in self._places else float("inf")
+    async def _list(self, name: str) -> int:
+        """List the parking queues on a broker if it is time; their number."""
+        now, binding = self._clock(), self._bindings[name]
+        if self._list_at[name] > now or not isinstance(binding, Lists):
+            return 0
+        self._list_at[name] = now + EMPTY_SECONDS
+        try:
+            natives = await binding.queues()
+        except BabelgateError as error:
+            log.debug("parking queues not listed", broker=name, error=error)
+            return 0
+        except Exception:
+            log.exception("parking queues not listed", broker=name)
+            return 0
+        self._listed[name] = [(name, *found) for found in map(parked_queue, natives) if found is not None]
+        self._list_at[name] = now + LIST_SECONDS if binding in self._places else float("inf")
+        return len(self._listed[name])
 
     async def _move_from(self, key: Key, queue: _Queue) -> int:
         place, broker, name = key
-        if name in self._pauses.refusing:
+        if name in self._pauses.refusing or self._stopping.is_set():
             return 0
+        ends_at = self._clock() + LOOK_SECONDS
         binding, moved = self._bindings[place], 0
         native = parking_queue(binding, broker, name)
         try:
@@ -180,25 +210,34 @@ class Mover:
                 queue.rests_until = self._clock() + UNROUTED_SECONDS
                 log.warning("parked messages have no route", queue=name, broker=broker, parking=place, count=count)
                 return 0
-            limit = min(runtime.route.capabilities.max_batch, _MOVED_AT_ONCE)
+            most = min(runtime.route.capabilities.max_batch, _MOVED_AT_ONCE)
             lease_seconds = 2 * (binding.timeout_seconds + runtime.route.binding.timeout_seconds) + _LEASE_SPARE_SECONDS
             while not self._stopping.is_set():
-                deliveries = await binding.reserve(native, limit, 0, lease_seconds)
-                self._moving += 1
+                limit = max(min(most, int(RESERVED_BYTES / queue.message_bytes)), 1)
+                # The rest of the lease is for the last chunk and its removal.
+                until = self._clock() + lease_seconds / 2
+                self._moving.add(key)
                 try:
-                    done, is_silent = await self._move(binding, native, runtime, deliveries)
+                    deliveries = await binding.reserve(native, limit, 0, lease_seconds)
+                    if deliveries:
+                        mean = sum(len(each.body) for each in deliveries) / len(deliveries)
+                        queue.message_bytes = max(mean, queue.message_bytes / 2, 1)
+                    done, is_failed = await self._move(key, native, runtime, deliveries, until)
                 finally:
-                    self._moving -= 1
+                    self._moving.discard(key)
                 moved += done
-                if is_silent:
+                if is_failed:
                     queue.rests_until = self._clock() + queue.backoff.failed()
                     break
                 if done:
                     queue.backoff.succeeded()
-                if len(deliveries) < limit:
+                if len(deliveries) < limit or self._clock() >= ends_at:
                     break
         except BrokerError as error:
             _throttled.warning("parked messages not moved", queue=name, broker=place, error=error)
+            queue.rests_until = self._clock() + queue.backoff.failed()
+        except Exception:
+            log.exception("parked messages not moved", queue=name, broker=place)
             queue.rests_until = self._clock() + queue.backoff.failed()
         return moved
 
@@ -213,28 +252,40 @@ class Mover:
             return None
 
     async def _move(
-        self, binding: Binding, native: NativeQueue, runtime: QueueRuntime, deliveries: Sequence[Delivery]
+        self, key: Key, native: NativeQueue, runtime: QueueRuntime, deliveries: Sequence[Delivery], until: float
     ) -> tuple[int, bool]:
-        """Publish ``deliveries`` to their queue, and remove those that its broker has confirmed. Returns their number,
-        and whether that broker did not answer. Raises BrokerError of the parking broker."""
-        route = runtime.route
+        """Publish ``deliveries`` to their queue, and remove those that its broker has confirmed, chunk by chunk; after
+        ``until``, by the mover's clock, the rest is given back. Returns the number removed, and whether that broker
+        did not answer, or a lease was over too soon. Raises BrokerError of the parking broker."""
+        binding, broker, _ = key
+        place, route = self._bindings[binding], runtime.route
+
+        def read(delivery: Delivery) -> Outgoing | Exception:
+            try:
+                return restored(delivery.body, route.binding, broker)
+            except UNREADABLE as error:
+                return error.with_traceback(None)
+
         ready: list[tuple[str, Outgoing]] = []
         refused: list[str] = []
-        for delivery in deliveries:
-            try:
-                ready.append((delivery.handle, restored(delivery.body, route.binding)))
-            except msgspec.MsgspecError as error:
-                refused.append(delivery.handle)
-                _throttled.warning("parked message not read", queue=route.queue, broker=binding.name, error=error)
-        confirmed: list[str] = []
+        messages = await turns.mapped(read, deliveries, lambda each: len(each.body))
+        for delivery, message in zip(deliveries, messages, strict=True):
+            if isinstance(message, Outgoing):
+                ready.append((delivery.handle, message))
+                continue
+            refused.append(delivery.handle)
+            _throttled.warning("parked message not read", queue=route.queue, broker=binding, error=message)
+        moved = lost = 0
         silent: list[str] = []
+        left: list[str] = []
         sizes = [len(message.body) for _, message in ready]
         for chunk in batches(ready, route.capabilities.max_batch, BATCH_BYTES, sizes):
-            outcomes: Sequence[Outcome]
-            if silent:
-                silent += [handle for handle, _ in chunk]
+            if silent or self._stopping.is_set() or self._clock() >= until:
+                left += [handle for handle, _ in chunk]
                 continue
+            outcomes: Sequence[Outcome]
             outcomes = await for_each(runtime.calls.send([message for _, message in chunk]), len(chunk))
+            confirmed: list[str] = []
             for (handle, _), outcome in zip(chunk, outcomes, strict=True):
                 if outcome is None:
                     confirmed.append(handle)
@@ -245,10 +296,14 @@ class Mover:
                     continue
                 refused.append(handle)
                 _throttled.warning("parked message refused", queue=route.queue, broker=route.broker, error=outcome)
-        if confirmed:
-            await binding.ack(native, confirmed)
-        if silent:
-            await binding.release(native, silent, 0, failed=False)
+            if confirmed:
+                removed = (await place.ack(native, confirmed)).count(None)
+                moved += removed
+                lost += len(confirmed) - removed
+        if lost:
+            _throttled.warning("parked messages may be moved twice", queue=route.queue, broker=binding, count=lost)
+        if silent or left:
+            await place.release(native, [*silent, *left], 0, failed=False)
         if refused:
-            await binding.release(native, refused, REFUSED_SECONDS, failed=False)
-        return len(confirmed), bool(silent)
+            await place.release(native, refused, REFUSED_SECONDS, failed=False)
+        return moved, bool(silent or lost)

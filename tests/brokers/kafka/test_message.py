@@ -135,7 +135,8 @@ def test_a_new_message_has_the_date_of_its_creation_unless_a_broker_refuses_that
 
 def test_a_copy_has_the_date_of_its_write() -> None:
     body = b'{"job":"a","meta":{"created_at":1700000000000}}'
-    for copy in (Outgoing(body), Outgoing(body, dedup_id="i", failure=LastFailure(1))):
+    late = Outgoing(body, dedup_id="i", is_late=True)
+    for copy in (Outgoing(body), Outgoing(body, dedup_id="i", failure=LastFailure(1)), late):
         assert record_of(copy, "t", 1_700_000_000_000).timestamp == 0
 
 

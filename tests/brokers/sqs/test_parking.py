@@ -42,7 +42,7 @@ class Site:
         await self.gateway.publish(ANYONE, self.queue, body, **how)
 
     async def one(self) -> Message:
-        (message,) = await self.gateway.receive(ANYONE, self.queue, wait_seconds=30)
+        (message,) = await self.gateway.receive(ANYONE, self.queue, wait_seconds=120)
         return message
 
     async def settle(self, settlement: Settlement) -> None:

@@ -2,98 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Struct
 
-from babelgate.brokers.binding import Binding, NativeQueue, Outgoing
+from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, BrokerCapabilities
-from babelgate.brokers.parking import PREFIX, parking_queue
-from babelgate.brokers.sqlite.binding import connect
+from babelgate.brokers.parking import PREFIX, ParkedRecord, parking_queue, restored
 from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, UnsupportedByBroker
-from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
-from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.idempotency import KeyPolicy
-from babelgate.gateway.model import Message, Nack, Receipt, Replay, Settlement
-from babelgate.gateway.parking import EMPTY_SECONDS, LIST_SECONDS, REFUSED_SECONDS, Mover
+from babelgate.gateway.model import Message, Receipt, Replay, Settlement
+from babelgate.gateway.parking import EMPTY_SECONDS, LIST_SECONDS, REFUSED_SECONDS
 from babelgate.gateway.routing import Policy, Router, Rule
-from tests.harness.memory import OWNED, ConnectedMemory, MemoryBinding, MovingMemory, lacking
-from tests.harness.world import KEYS, draft
-
-NOW = 1_700_000_000_000
-CAPPED = lacking(max_delay_seconds=900, max_retry_delay_seconds=900, priorities=True)
-
-
-class Site:
-    """Gateways with a capped broker in memory, and a SQLite file as the place to park. The test sets the clock."""
-
-    def __init__(self, directory: Path, queue: str) -> None:
-        self.now = NOW
-        self.queue = queue
-        self.capped: MemoryBinding = MemoryBinding("capped", CAPPED, self.clock)
-        self._url = f"sqlite:///{directory}/parking.db"
-
-    def clock(self) -> int:
-        return self.now
-
-    def later(self, seconds: float) -> None:
-        self.now += round(seconds * 1000)
-
-    @asynccontextmanager
-    async def gateway(
-        self, *, parking: bool = True, routed: bool = True, policy: Policy | None = None
-    ) -> AsyncIterator[Replica]:
-        local = connect("local", self._url, {}, self.clock)
-        bindings: dict[str, Binding] = {"capped": self.capped, "local": local}
-        rule = Rule("*", self.capped, policy or Policy(), parking=local if parking else None)
-        gateway = Gateway(
-            bindings,
-            Router([], rule if routed else None),
-            TokenSealer(KEYS),
-            clock=self.clock,
-            idempotency=KeyPolicy("local"),
-        )
-        await local.open()
-        try:
-            yield Replica(self, gateway, local)
-        finally:
-            await gateway.close()
-
-
-class Replica:
-    """One gateway of a site, which moves when it is told to."""
-
-    def __init__(self, site: Site, gateway: Gateway, local: Binding) -> None:
-        self.site = site
-        self.gateway = gateway
-        self.local = local
-        self.mover = Mover(
-            gateway.router, gateway.bindings, gateway.queue_runtimes, gateway.pauses, lambda: site.now / 1000
-        )
-
-    async def publish(self, body: bytes, **how: Any) -> Receipt:
-        return await self.gateway.publish(ANYONE, self.site.queue, body, **how)
-
-    async def one(self) -> Message:
-        (message,) = await self.gateway.receive(ANYONE, self.site.queue)
-        return message
-
-    async def parked(self) -> int | None:
-        stats = await self.gateway.router.route(self.site.queue).stats()
-        assert (stats.depth, stats.in_flight) == (0, 0)
-        return stats.delayed
-
-    async def nack(self, message: Message, delay: float | None) -> Sequence[BabelgateError | None]:
-        settlement = Settlement(nacks=[Nack([message.ack_token], delay, "busy")])
-        return [each.error for each in await self.gateway.settle(ANYONE, self.site.queue, settlement)]
+from tests.harness.memory import OWNED, ConnectedMemory
+from tests.harness.parking import NOW, Site
+from tests.harness.world import draft
 
 
 @pytest.fixture
@@ -127,7 +55,7 @@ async def test_a_message_comes_when_it_is_due_as_it_was_published(site: Site, op
         site.later(0.5)
         assert await replica.mover.move() == 1
         (moved,) = site.capped.ready(site.queue)
-        assert (moved.delay_seconds, moved.dedup_id, moved.priority) == (0, receipt.id, 7)
+        assert (moved.delay_seconds, moved.dedup_id, moved.priority, moved.is_late) == (0, receipt.id, 7, True)
         assert moved.body == plain.body.replace(direct.id.encode(), receipt.id.encode()).replace(
             direct.trace_id.encode(), receipt.trace_id.encode()
         )
@@ -235,6 +163,9 @@ async def test_a_broker_that_is_down_keeps_them_parked_and_uncounted(
         assert await replica.mover.move() == 0
 
 
+UNREADABLE = (b"no record", b'{"body":"","ordering_key":"\xff"}', b'{"properties":{"a":' + b"[" * 20_000)
+
+
 async def test_what_is_refused_rests_and_lets_others_pass(site: Site) -> None:
     async with site.gateway() as replica:
         await replica.publish(draft({"n": 1}), delay_seconds=1_000)
@@ -242,13 +173,13 @@ async def test_what_is_refused_rests_and_lets_others_pass(site: Site) -> None:
         route = replica.gateway.router.route(site.queue)
         assert route.parking is not None
         native = route.parking.native
-        await replica.local.publish(native, [Outgoing(b"no record", is_envelope=False)])
+        await replica.local.publish(native, [Outgoing(body, is_envelope=False) for body in UNREADABLE])
         site.later(1_001)
         assert await replica.mover.move() == 2
         assert await replica.mover.move() == 0
         site.later(REFUSED_SECONDS)
         assert await replica.mover.move() == 0
-        assert (await replica.local.stats(native)).delayed == 1
+        assert (await replica.local.stats(native)).delayed == len(UNREADABLE)
 
 
 @pytest.mark.parametrize("parking", [True, False])
@@ -331,34 +262,8 @@ async def test_the_mover_of_a_gateway_runs_by_itself(site: Site) -> None:
         await replica.gateway.start()
         await replica.publish(draft({"n": 1}), delay_seconds=1_000)
         site.later(1_000)
-        (message,) = await replica.gateway.receive(ANYONE, site.queue, wait_seconds=30)
+        (message,) = await replica.gateway.receive(ANYONE, site.queue, wait_seconds=120)
         assert json.loads(message.body)["data"] == {"n": 1}
-
-
-class HungList(MovingMemory):
-    """A parking broker that does not answer when it is to list its queues."""
-
-    lists_foreign = False
-
-    async def queues(self) -> list[str]:
-        await asyncio.Event().wait()
-        return []
-
-    async def purge(self, queue: NativeQueue) -> int:
-        return 0
-
-
-async def test_a_close_waits_for_no_list() -> None:
-    place = HungList("place")
-    router = Router([], Rule("*", MemoryBinding("capped", CAPPED), parking=place))
-    gateway = Gateway({"place": place}, router, TokenSealer(KEYS))
-    mover = Mover(router, {"place": place}, gateway.queue_runtimes, gateway.pauses)
-    mover.start()
-    await asyncio.sleep(0)
-    began = asyncio.get_running_loop().time()
-    await mover.close()
-    assert asyncio.get_running_loop().time() - began < 5
-    await gateway.close()
 
 
 async def test_a_new_parking_queue_of_another_gateway_is_found(site: Site) -> None:
@@ -367,3 +272,17 @@ async def test_a_new_parking_queue_of_another_gateway_is_found(site: Site) -> No
         await other.publish(draft({}), delay_seconds=1_000)
         site.later(1_000 + LIST_SECONDS)
         assert await replica.mover.move() == 1
+
+
+@pytest.mark.parametrize("name", ["capped", "other"])
+def test_native_parts_are_left_out_where_another_broker_has_the_queue(name: str) -> None:
+    carried = msgspec.msgpack.encode(_Carried(b"k"))
+    body = msgspec.json.encode(ParkedRecord(b"{}", carried=carried, properties={"a": 1}))
+    message = restored(body, Restoring(name, capped()), "capped")
+    is_same = name == "capped"
+    assert (message.carried, message.properties) == ((_Carried(b"k"), {"a": 1}) if is_same else (None, {}))
+
+
+def test_native_parts_of_another_kind_of_broker_are_left_out() -> None:
+    body = msgspec.json.encode(ParkedRecord(b"{}", carried=msgspec.msgpack.encode({"other": 1})))
+    assert restored(body, Restoring("capped", capped()), "capped").carried is None

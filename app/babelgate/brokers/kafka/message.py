@@ -145,11 +145,11 @@ def texts_of(headers: HeaderList) -> dict[str, str]:
 def record_of(message: Outgoing, topic: str, now_ms: int) -> Written:
     """The record of ``message`` in ``topic``, which may be one of dead letters. ``now_ms``: the time, in Unix ms.
 
-    A new message is dated with its ``created_at``. A copy is dated with the time of the write, because a topic removes
-    records by their dates.
+    A new message is dated with its ``created_at``. A copy, and a message that has waited elsewhere, are dated with the
+    time of the write, because a topic removes records by their dates.
     """
     carried = message.carried if isinstance(message.carried, CarriedRecord) else None
-    is_copy = carried is not None or message.failure is not None or message.dedup_id is None
+    is_copy = carried is not None or message.failure is not None or message.dedup_id is None or message.is_late
     made, created = _projection(message.body) if message.is_envelope else ({}, 0)
     if message.failure is not None:
         made[ATTEMPTS] = b"%d" % message.failure.attempts
