@@ -128,7 +128,7 @@ async def test_large_records_are_reserved_by_their_size(site: Site, monkeypatch:
         for _ in range(2):
             await parked_in_two_chunks(site, replica)
             assert await replica.mover.move() == 5
-        assert limits[0] > 10 * limits[-1] / 2
+        assert limits[0] == 100
         assert limits[-1] <= 16
 
 
