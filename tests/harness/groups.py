@@ -143,6 +143,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/newer.py": ("newer",),
     "tests/harness/operations.py": ("processes",),
     "tests/harness/pages.py": ("processes",),
+    "tests/harness/parking.py": (),
     "tests/harness/pod.py": ("chart", "image"),
     "tests/harness/prometheus.py": ("http", "processes"),
     "tests/harness/replica.py": (),

@@ -324,6 +324,8 @@ async def test_an_envelope_that_its_topic_would_delete_is_refused(
     assert (refusal.problem_code, refusal.facts["maximum"]) == ("message_too_old", 86_400)
     delayed = Outgoing(old.body, dedup_id="i", delay_seconds=0.1)
     assert await one.publish(native, [delayed]) == [None], "it is dated when it leaves its tier"
+    late = Outgoing(dated(8 * DAY_MS).body, dedup_id="i", is_late=True)
+    assert await one.publish(native, [late]) == [None], "it was parked until now"
     await asyncio.to_thread(set_topic, server.port, queue, "retention.ms", str(3 * DAY_MS))
 
     async def allowed() -> bool:
