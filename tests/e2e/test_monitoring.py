@@ -23,6 +23,7 @@ from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.brokers.redis.harness import client as redis_client
 from tests.harness.gateway import GatewayProcess, gateway
+from tests.harness.issuer import AUDIENCE, running
 from tests.harness.monitoring import Query, compressed, dashboard, queries, rules
 from tests.harness.prometheus import Prometheus, prometheus
 from tests.harness.shop import Books, Shop, tokens_of
@@ -38,11 +39,13 @@ pytestmark = [
 FASTER = 30
 SCRAPE_SECONDS = 3
 """So long a scrape may take, too: a worker that hangs is waited for, a second long."""
+GRANT = {"claim": "groups", "value": "shop", "grant": {"orders": ["send"]}}
 CLIENTS, SCRAPER = "for the clients", "for the scrapes"
 """Tokens."""
 ONLY_UNIT_TESTED = {
-    "BabelgatePublishesNearBound",
+    "BabelgateAuditErrors",
     "BabelgateIssuerNotRead",
+    "BabelgatePublishesNearBound",
     "BabelgatePushHeld",
     "BabelgateReceivesNearBound",
     "BabelgateStorageRefuses",
@@ -121,6 +124,9 @@ class Scene:
 async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
         cache = stack.enter_context(redis_server())
+        issuer = stack.enter_context(running())
+        (tmp_path / "schemas").mkdir()
+        (tmp_path / "schemas" / "pushed.json").write_text('{"$id": "urn:babel:shop:pushed", "required": ["to"]}')
         config = {
             "brokers": {
                 # A settle waits so long for a worker that hangs, and one that hangs for 30 s is replaced.
@@ -130,7 +136,7 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
             },
             "queues": {
                 "orders": {"broker": "local"},
-                "backlog": {"broker": "local"},
+                "backlog": {"broker": "local", "schema": "warn"},
                 "mails": {"broker": "cache"},
                 "shared": {"broker": "cache", "layout": "laravel"},
                 "payments": {"broker": "rabbit"},
@@ -138,9 +144,13 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
                 "hung": {"broker": "rabbit"},
             },
             "limits": {"max_publishes_in_flight": 20},
+            "rate_limits": {"store": "cache", "identity": {"requests_per_second": 1e9}},
+            "schemas": {"directory": str(tmp_path / "schemas")},
+            "audit": {"directory": str(tmp_path / "audit")},
             "journal": {"landing": str(tmp_path / "landing"), "segment_seconds": 1, "buffer_bytes": 65_536},
             "auth": {
-                "tokens": [token(CLIENTS, "*", "send", "listen", "manage"), token(SCRAPER, "metrics-only", "manage")]
+                "tokens": [token(CLIENTS, "*", "send", "listen", "manage"), token(SCRAPER, "metrics-only", "manage")],
+                "issuers": [{"issuer": issuer.url, "audience": AUDIENCE, "rights": [GRANT]}],
             },
             "workers": 2,
         }
@@ -312,7 +322,7 @@ async def a_worker_is_killed(scene: Scene) -> None:
 
 
 async def a_queue_is_pushed_paused_and_streamed(scene: Scene) -> None:
-    """No alert is about these. The receiver does not exist."""
+    """No alert is about these. The receiver does not exist, and the message does not match its schema."""
     client, value = scene.shop.client, scene.watcher.value
     url = "queues/backlog"
     (await client.post(f"{url}/messages", json={"job": "urn:babel:shop:pushed", "data": {}})).raise_for_status()
