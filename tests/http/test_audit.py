@@ -286,6 +286,27 @@ def test_with_a_full_disk_changes_are_refused_and_messages_flow(tmp_path):
         assert (kinds[0], kinds[-1], "resumed" in kinds) == ("start", "stop", True)
 
 
+def test_changes_refused_by_a_full_disk_are_bounded(tmp_path):
+    """They changed nothing, and each would take a place among the records that wait."""
+    with small_disk(tmp_path / "disk", 1_048_576) as disk:
+        section = {"directory": str(disk / "audit"), "node": "gw", "file_bytes": 65_536, "refusals": 3}
+        with console(tmp_path, audit=section) as server, server.client() as client:
+            filler = fill(disk)
+            for _ in range(200):
+                if client.post("/queues/a:resume").status_code == 503:
+                    break
+            for _ in range(20):
+                problem(client.post("/queues/a:resume"), 503, "audit_unavailable")
+            filler.unlink()
+            until = time.monotonic() + 60
+            while client.post("/queues/a:resume").status_code == 503 and time.monotonic() < until:
+                time.sleep(0.1)
+        records = Trail(disk / "audit").all()
+        refused = [each for each in records if each.get("code") == "audit_unavailable"]
+        left_out = sum(each["details"]["count"] for each in records if each["kind"] == "left_out")
+        assert left_out > 0 and len(refused) + left_out >= 21
+
+
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     found = load(

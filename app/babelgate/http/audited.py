@@ -12,7 +12,7 @@ from babelgate.gateway.authorization import NOBODY, Caller
 from babelgate.http.exchange import JSON, Exchange
 from babelgate.http.problems import RawHeaders
 from babelgate.observe.audit.notes import NOTES, Fact
-from babelgate.observe.audit.trail import Audit
+from babelgate.observe.audit.trail import Audit, AuditUnavailable
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _DRY_RUN = "/messages:validate"
@@ -94,13 +94,15 @@ class HttpAudit:
         kind = _KINDS.get(route, "operation")
         members = _members(exchange, status)
         caller = str(notes.pop("caller", "")) or _caller(exchange)
+        # It was refused before its route was known, and changed nothing.
+        unavailable = exchange.error == AuditUnavailable.code
         if kind == "operation":
             if status in (401, 403):
                 kind = "refusal"
-            elif not route or not exchange.changes:
+            elif (not route and not unavailable) or not exchange.changes:
                 # An unknown path, or a page that only shows something.
                 return
-        if kind != "operation" or 400 <= status < 500:
+        if kind != "operation" or 400 <= status < 500 or unavailable:
             self.trail.bounded(caller, notes, kind=kind, **members)
         else:
             await self.trail.recorded(kind, notes, caller=caller, **members)

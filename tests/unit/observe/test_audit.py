@@ -8,14 +8,17 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from babelgate.errors import ConfigError
+from babelgate.observe.audit import checking
+from babelgate.observe.audit import trail as trails
 from babelgate.observe.audit.chain import Chain
 from babelgate.observe.audit.checking import AuditReport, check
-from babelgate.observe.audit.lines import AuditKey, Head, files_of, hash_of, head_path, sealed
+from babelgate.observe.audit.lines import AuditKey, Head, files_of, hash_of, head_path, heads_of, sealed
 from babelgate.observe.audit.trail import MAX_BUDGETS, Audit, AuditOptions, AuditUnavailable
 from tests.harness.world import until
 
@@ -326,6 +329,117 @@ async def test_what_cannot_be_written_waits_and_changes_are_refused(tmp_path, wh
     assert [each.get("caller") for each in found].count("late") == 1
     assert len({json.dumps(each) for each in found}) == len(found)
     assert check(directory, [KEY]).problems == []
+
+
+async def test_no_answer_waits_for_a_disk_that_fails(tmp_path, monkeypatch):
+    """Neither those that wait when it begins to fail, nor later ones; all of their records wait."""
+    monkeypatch.setattr(trails, "WAIT_SECONDS", 3_600.0)
+    directory = tmp_path / "audit"
+    trail = audit(directory)
+    await trail.start()
+    directory.rename(tmp_path / "away")
+    directory.write_text("no directory")
+    async with asyncio.timeout(60):
+        while trail.stats().errors == 0:
+            await asyncio.gather(*(trail.recorded("operation", caller="early") for _ in range(5)))
+        await trail.recorded("operation", caller="late")
+    directory.unlink()
+    (tmp_path / "away").rename(directory)
+
+    async def written() -> bool:
+        return trail.stats().pending == 0
+
+    await until(written)
+    await trail.close()
+    assert [each.get("caller") for each in lines(directory)].count("late") == 1
+    assert check(directory, [KEY]).problems == []
+
+
+async def test_records_that_a_slow_disk_lost_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(trails, "MAX_PENDING", 5)
+    trail = audit(tmp_path)
+    await trail.start()
+    go_on, append = Event(), trail.chain.append
+
+    def slow(entries: Any) -> None:
+        assert go_on.wait(60)
+        append(entries)
+
+    monkeypatch.setattr(trail.chain, "append", slow)
+    for _ in range(30):
+        trail.record("operation")
+    lost = trail.stats().lost
+    assert lost >= 20
+    go_on.set()
+
+    async def told() -> bool:
+        return any(each["kind"] == "resumed" for each in lines(tmp_path))
+
+    await until(told)
+    await trail.close()
+    resumed = [each for each in lines(tmp_path) if each["kind"] == "resumed"]
+    assert [each["details"] for each in resumed] == [{"lost": lost}]
+    assert check(tmp_path, [KEY]).problems == []
+
+
+def test_a_check_meets_a_file_that_is_removed_by_its_rules(tmp_path, monkeypatch):
+    chain = Chain(tmp_path, "node", [KEY], lambda: 1, file_bytes=500, max_bytes=2_000, retention_seconds=None)
+    chain.open()
+    chain.begin("start", {})
+    chain.append([{"kind": "operation"}] * 3)
+    rounds: list[int] = []
+
+    def list_then_remove(directory: Path) -> Any:
+        found = files_of(directory)
+        rounds.append(1)
+        while len(rounds) == 1 and found["node-0"][0][1].exists():
+            chain.append([{"kind": "operation"}])
+        return found
+
+    monkeypatch.setattr(checking, "files_of", list_then_remove)
+    assert check(tmp_path, [KEY]).problems == []
+    chain.close()
+
+
+def test_a_check_meets_a_chain_that_has_just_begun(sample, tmp_path, monkeypatch):
+    directory = tmp_path / "audit"
+    shutil.copytree(sample, directory)
+    late = Chain(directory, "late", [KEY], lambda: 1, file_bytes=500, max_bytes=None, retention_seconds=None)
+
+    def read_then_begin(directory: Path, keys: Any) -> Any:
+        found = heads_of(directory, keys)
+        if "late-0" not in found:
+            late.open()
+            late.begin("start", {})
+        return found
+
+    monkeypatch.setattr(checking, "heads_of", read_then_begin)
+    assert check(directory, [KEY]).problems == []
+    late.close()
+
+
+HOSTILE = [
+    {"key": ["k1"]},
+    {"kind": "start", "details": {"torn": 1}},
+    {"kind": "start", "details": {"torn": [{"file": []}]}},
+    {"kind": "start", "details": {"missing": True}},
+    {"kind": "resumed", "details": {"missing": {"after": "x", "through": None}}},
+    {"kind": "start", "details": {"others": {"node-0": [True, []], "x": 1}}},
+    {"kind": "retention", "details": {"through": [], "hash": {}}},
+    {"kind": "retention", "details": []},
+    {"kind": {}, "prev": {}, "details": {"head": 1}},
+]
+
+
+@pytest.mark.parametrize("members", HOSTILE, ids=str)
+@pytest.mark.parametrize("keys", [[], [KEY], [AuditKey.of("k2", b"another")]], ids=["no key", "key", "another"])
+def test_a_line_of_anybody_is_a_problem_and_no_error(sample, tmp_path, members, keys):
+    directory = tmp_path / "audit"
+    shutil.copytree(sample, directory)
+    *_, (_, last) = files_of(directory)["node-0"]
+    with last.open("ab") as file:
+        file.write(json.dumps({"seq": 10_000, **members}).encode() + b"\n")
+    assert check(directory, keys).problems
 
 
 def test_entries_of_a_failed_write_that_are_on_the_disk_are_not_written_twice(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from babelgate.observe.audit.lines import (
@@ -14,12 +15,15 @@ from babelgate.observe.audit.lines import (
     Head,
     files_of,
     hash_of,
+    head_path,
     heads_of,
     is_sealed,
     members_of,
     read_head,
 )
 
+_ATTEMPTS = 3
+"""Most readings of a trail whose files are begun and removed meanwhile."""
 MAX_PROBLEMS = 1_000
 """More problems are counted."""
 
@@ -58,6 +62,27 @@ class AuditReport(Struct, frozen=True):
     sealed: bool
 
 
+class _Torn(Struct, frozen=True):
+    file: str
+    bytes: int
+    sha256: str
+
+
+class _Missing(Struct, frozen=True):
+    after: int
+    through: int
+
+
+class _Details(Struct, frozen=True, kw_only=True):
+    """What a start, a file after a failure, and a removal say about files."""
+
+    torn: list[_Torn] = []
+    missing: _Missing | None = None
+    head: str | None = None
+    through: int = 0
+    hash: str = ""
+
+
 class _Findings:
     def __init__(self) -> None:
         self.problems: list[AuditProblem] = []
@@ -77,24 +102,45 @@ def check(directory: Path, keys: Sequence[AuditKey], expected: Mapping[str, Head
     ``keys``: those that its gateways have, and had; without any, no seal is checked. ``expected``: ends of chains that
     somebody has noted elsewhere. Reads all files, a line at a time. Raises OSError.
     """
-    # The heads come first: meanwhile the chains may grow.
-    heads = heads_of(directory, keys)
-    files = files_of(directory)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            # The heads come first: meanwhile the chains may grow.
+            heads = heads_of(directory, keys)
+            before = files_of(directory)
+            report = _checked(directory, keys, expected or {}, heads, before)
+        except FileNotFoundError:
+            # Removed by its rules just now.
+            if attempt == _ATTEMPTS:
+                raise
+            continue
+        if not report.problems or before == files_of(directory):
+            break
+    return report
+
+
+def _checked(
+    directory: Path,
+    keys: Sequence[AuditKey],
+    expected: Mapping[str, Head],
+    heads: Mapping[str, Head | None],
+    files: Mapping[str, Sequence[tuple[int, Path]]],
+) -> AuditReport:
     findings = _Findings()
     noted: dict[str, dict[int, str]] = {}
+    # A chain may have begun, or gone on, since its head was read: another reading tells only whether it has one.
+    for name in sorted(name for name in files.keys() | heads.keys() if heads.get(name) is None):
+        path = head_path(directory, name)
+        if not path.exists():
+            findings.add("head", path.name, None, "it is gone: a gateway writes it with each record")
+        elif read_head(path, keys) is None:
+            why = "it is damaged, or was not written by a gateway with these keys"
+            findings.add("head", path.name, None, why)
     for name, head in heads.items():
-        if head is None:
-            # A start or a write may have replaced it just now.
-            head = read_head(directory / f"{name}.head", keys)
-        if head is None:
-            findings.add("head", f"{name}.head", None, "it is damaged, or was not written by a gateway with these keys")
-        elif head.seq:
+        if head is not None and head.seq:
             noted.setdefault(name, {})[head.seq] = head.hash
-    for name in files.keys() - heads.keys():
-        findings.add("head", f"{name}.head", None, "it is gone: a gateway writes it with each record")
     for name, seq, hash in _mentions(files):
         noted.setdefault(name, {}).setdefault(seq, hash)
-    for name, head in (expected or {}).items():
+    for name, head in expected.items():
         noted.setdefault(name, {})[head.seq] = head.hash
     chains = [_Check(name, files[name], keys, noted.get(name, {}), findings).run() for name in sorted(files)]
     for name in sorted(noted.keys() - files.keys()):
@@ -146,7 +192,7 @@ class _Check:
         """What the gateway removed by its rules: the last ``seq`` of each file, and the hash of that line."""
         self._torn: dict[str, tuple[int, str]] = {}
         self._records = self._interruptions = 0
-        self._unknown_keys: set[object] = set()
+        self._unknown_keys: set[str] = set()
 
     def run(self) -> AuditChain:
         """Check the chain."""
@@ -210,9 +256,9 @@ class _Check:
             sealed = is_sealed(line, self._keys, members.get("key"))
             if sealed is False:
                 return f"record {members['seq']} was changed or inserted: its seal is wrong"
-            if sealed is None and (key := members.get("key")) not in self._unknown_keys:
+            if sealed is None and (key := repr(members.get("key"))) not in self._unknown_keys:
                 self._unknown_keys.add(key)
-                self._report("unsealed", file, number, f"the key {key!r} of this and other records is not given")
+                self._report("unsealed", file, number, f"the key {key} of this and other records is not given")
         noted = self._noted.get(members["seq"])
         if noted is not None and noted != hash_of(line):
             return f"record {members['seq']} is not the one that was written"
@@ -236,21 +282,27 @@ class _Check:
 
     def _read(self, file: str, number: int, members: Mapping[str, Any]) -> None:
         """Take note of what a record says about files."""
-        details = members.get("details")
-        if not isinstance(details, dict):
+        kind = members.get("kind")
+        if kind not in ("start", "resumed", "retention"):
             return
-        if members.get("kind") == "retention":
-            self._removed[details.get("through", 0)] = details.get("hash", "")
-        for torn in details.get("torn", ()):
-            if self._torn.get(torn["file"]) == (torn["bytes"], torn["sha256"]):
-                del self._torn[torn["file"]]
+        try:
+            details = msgspec.convert(members.get("details", {}), _Details)
+        except msgspec.ValidationError:
+            # Its seal was not checked: a gateway does not write it so.
+            self._report("changed", file, number, f"record {members['seq']} is not what a gateway writes")
+            return
+        if kind == "retention":
+            self._removed[details.through] = details.hash
+        for torn in details.torn:
+            if self._torn.get(torn.file) == (torn.bytes, torn.sha256):
+                del self._torn[torn.file]
                 self._interruptions += 1
-        if "head" in details and members.get("kind") in ("start", "resumed"):
+        if details.head is not None:
             self._report(
                 "head", file, number, "the head was gone or damaged when a gateway started: records may be gone"
             )
-        if missing := details.get("missing"):
-            detail = f"the records from {missing['after'] + 1} to {missing['through']} were gone when a gateway started"
+        if missing := details.missing:
+            detail = f"the records from {missing.after + 1} to {missing.through} were gone when a gateway started"
             self._report("truncated", file, number, detail)
 
     def _check_start(self) -> None:

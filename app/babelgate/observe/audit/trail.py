@@ -145,18 +145,26 @@ class Audit:
         """Raise AuditUnavailable where a change must not be made, because its record could not be written."""
         if self._options.when_full == "continue":
             return
-        if self._failure is not None:
-            raise AuditUnavailable(reason=self._failure)
+        if (reason := self._trouble()) is not None:
+            raise AuditUnavailable(reason=reason)
+
+    def _trouble(self) -> str | None:
+        """Why nothing can be written at present."""
         waiting = self._in_hand or self._pending
-        if waiting and self._monotonic() - waiting[0].since > WAIT_SECONDS:
-            raise AuditUnavailable(reason="its disk does not answer")
+        if self._failure is None and waiting and self._monotonic() - waiting[0].since > WAIT_SECONDS:
+            return "its disk does not answer"
+        return self._failure
 
     def record(self, kind: str, details: Mapping[str, Any] | None = None, **members: Any) -> None:
         """Record something, and return at once. ``members`` that are None or empty are left out."""
         self._add(kind, details, members, None)
 
     async def recorded(self, kind: str, details: Mapping[str, Any] | None = None, **members: Any) -> None:
-        """Record something, and return when it is on the disk; after 5 s in any case."""
+        """Record something, and return when it is on the disk; after 5 s in any case, and at once while the disk
+        fails: the record waits."""
+        if self._trouble() is not None:
+            self._add(kind, details, members, None)
+            return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._add(kind, details, members, done):
             await asyncio.wait([done], timeout=WAIT_SECONDS)
@@ -260,13 +268,30 @@ class Audit:
                 self.chain.append([each.entry for each in self._in_hand])
                 self._base = None
                 self._finish(len(self._in_hand))
+            if self._untold_lost:
+                # The disk was slow and did not fail.
+                self._tell_lost(self._untold_lost)
         except OSError as error:
             self._errors += 1
             if self._failure is None:
                 log.error("the audit trail cannot be written", directory=str(self._options.directory), error=error)
             self._failure = error.strerror or str(error)
+            self._release()
             return False
         return True
+
+    def _tell_lost(self, lost: int) -> None:
+        self.chain.append([{"at": self._clock(), "kind": "resumed", "details": {"lost": lost}}])
+        with self._lock:
+            self._untold_lost -= lost
+
+    def _release(self) -> None:
+        """Let the answers go whose records wait for a disk that fails."""
+        with self._lock:
+            waiting = [*self._in_hand, *self._pending]
+        self._set_done(waiting)
+        for each in waiting:
+            each.done = None
 
     def _open(self, kind: str, details: Mapping[str, Any]) -> None:
         found = self.chain.open()
@@ -292,8 +317,11 @@ class Audit:
         return bool(self._in_hand)
 
     def _finish(self, count: int) -> None:
-        done = [each.done for each in self._in_hand[:count] if each.done is not None]
+        self._set_done(self._in_hand[:count])
         self._in_hand = self._in_hand[count:]
+
+    def _set_done(self, entries: Sequence[_PendingEntry]) -> None:
+        done = [each.done for each in entries if each.done is not None]
         if done and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(_set, done)
