@@ -172,6 +172,18 @@ CACHES = [
         "process",
         lambda n: ((_bytes(n, 900), _bytes(n, 100)), ANYONE),
     ),
+    Remembered(
+        "babelgate.identities.identities._refused",
+        "refused tokens of issuers",
+        "process",
+        lambda n: (_text(n, 64), _text(n, 200)),
+    ),
+    Remembered(
+        "babelgate.identities.issuer._missing",
+        "names of keys that an issuer does not have",
+        "issuer",
+        lambda n: (_wide(n, 256), n / 7),
+    ),
     Remembered("babelgate.gateway.gateway._accesses", "rights of callers", "process", _access),
     Remembered(
         "babelgate.gateway.overview._warned",

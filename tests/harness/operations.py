@@ -19,7 +19,7 @@ DOCUMENT: Json = yaml.load(
 MARK = "\N{BLACK DIAMOND}"
 
 
-NOTHING = dict.fromkeys(("letter_id", "id", "message_id", "trace_id", "job"), "0")
+NOTHING = dict.fromkeys(("letter_id", "message_id", "trace_id", "job"), "0") | {"id": "0" * 16}
 """Ids of nothing, by the parameter of the path."""
 
 
@@ -81,6 +81,8 @@ def sample(schema: Json) -> Any:
     kind = schema.get("type")
     if isinstance(kind, list):
         kind = kind[0]
+    if kind == "object" and schema.get("minProperties"):
+        return {"x": sample(schema["additionalProperties"])}
     if kind == "object":
         return {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
     if kind == "array":

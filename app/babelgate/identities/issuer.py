@@ -22,7 +22,8 @@ MAX_WAITING = 256
 """Most requests that wait for the keys of an issuer."""
 MISSING_SECONDS = 30.0
 """How long a name of a key that the issuer does not have is remembered: tokens with it are refused without waiting."""
-_MISSING_BYTES = 256 * 1024
+_MISSING_BYTES = 512 * 1024
+_MISSING_ENTRY_BYTES = 1_100
 _UNFIT = "The key that the token names cannot verify its signature."
 _NOT_ONE = "The token names no key, and its issuer does not have exactly one for its algorithm."
 _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS = 1.0, 30.0
@@ -45,7 +46,7 @@ class Issuer:
         self._fetch = fetch
         self._least_pause_seconds = least_pause_seconds
         self._keys: KeySet | None = None
-        self._missing: Cache[str, float] = Cache(_MISSING_BYTES)
+        self._missing: Cache[str, float] = Cache(_MISSING_BYTES, _MISSING_ENTRY_BYTES)
         self._waiting: list[asyncio.Future[None]] = []
         self._wanted = asyncio.Event()
         self._next_at = -math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,14 +12,14 @@ from msgspec import Struct
 
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.identities.errors import InvalidToken
-from babelgate.runtime.cache import Cache
+from babelgate.runtime.cache import Recent
 
 MAX_NAME = 256
 """Longest name of a caller, without its prefix."""
 _SPACED = frozenset({"scope", "scp"})
 """Claims whose text is a list with spaces: https://www.rfc-editor.org/rfc/rfc8693#section-4.2"""
-_HOLDERS_BYTES = 4 * 1024 * 1024
-_HOLDER_BYTES = 4_096
+_MOST_HOLDERS = 256
+"""Combinations of rules whose rights are kept, to be shared by the callers that have them."""
 
 
 class RightsRule(Struct, frozen=True):
@@ -73,7 +74,7 @@ class Holders:
 
     def __init__(self, terms: IssuerTerms) -> None:
         self._terms = terms
-        self._holders: Cache[tuple[int, ...], Caller] = Cache(_HOLDERS_BYTES, _HOLDER_BYTES)
+        self._holders: Recent[tuple[int, ...], Caller] = Recent(_MOST_HOLDERS)
 
     def granted(self, claims: Mapping[str, Any]) -> tuple[int, ...]:
         """The places of the rules that ``claims`` match."""
@@ -81,15 +82,14 @@ class Holders:
 
     def holder(self, granted: tuple[int, ...], name: str, ends_at: float) -> Caller:
         """The caller of this name with the rights of the rules at ``granted``."""
-        found = self._holders.get(granted)
-        if found is None:
-            rights: dict[str, frozenset[Right]] = {}
-            for index in granted:
-                for pattern, given in self._terms.rules[index].grant.items():
-                    rights[pattern] = rights.get(pattern, frozenset()) | given
-            found = Caller("", rights)
-            self._holders.keep(granted, found)
-        return found.named(name, ends_at)
+        return self._holders.obtain(granted, partial(self._holder, granted)).named(name, ends_at)
+
+    def _holder(self, granted: tuple[int, ...]) -> Caller:
+        rights: dict[str, frozenset[Right]] = {}
+        for index in granted:
+            for pattern, given in self._terms.rules[index].grant.items():
+                rights[pattern] = rights.get(pattern, frozenset()) | given
+        return Caller("", rights)
 
     def name(self, claims: Mapping[str, Any]) -> str:
         """The name of the caller with these claims. Raises InvalidToken without a usable one."""
