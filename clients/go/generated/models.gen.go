@@ -1514,6 +1514,28 @@ type IdempotencyKeys struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// IssuedToken A token with its secret, and which processes know it.
+type IssuedToken struct {
+	// Detail The same in sentences for people.
+	Detail string `json:"detail"`
+
+	// Kept Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+	Kept bool `json:"kept"`
+
+	// Secret What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
+	Secret string `json:"secret"`
+
+	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+	Silent []string `json:"silent"`
+
+	// Token A token, without its secret.
+	Token Token `json:"token"`
+
+	// Told How many other processes have confirmed that they know it.
+	Told                 int64                  `json:"told"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Job A job of the Open Job Spec. The gateway converts it to an envelope, for queues of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the server manages are ignored. `scheduled_at` delays the message.
 //
 // Examples: {"args":[{"to":"ada@example.com"}],"priority":10,"specversion":"1.0","type":"email.send"}
@@ -1555,6 +1577,26 @@ type JobError struct {
 
 	// Detail A sentence for people.
 	Detail               string                 `json:"detail"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// JobSchema The schema of a job, without its text.
+type JobSchema struct {
+	// Job The job, which is the `$id` of the schema.
+	Job string `json:"job"`
+
+	// Path The file in the directory of schemas.
+	Path string `json:"path"`
+
+	// Sha256 SHA-256 of the file in hexadecimal; it changes with any byte.
+	Sha256               string                 `json:"sha256"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// JobSchemaList The schemas of jobs.
+type JobSchemaList struct {
+	// Schemas The schemas, by job.
+	Schemas              []JobSchema            `json:"schemas"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -1748,28 +1790,6 @@ type NativeWrite struct {
 	//
 	// Examples: {"exchange":"","mandatory":true,"routing_key":"emails"}
 	Target               map[string]interface{} `json:"target"`
-	AdditionalProperties map[string]interface{} `json:"-"`
-}
-
-// NewToken A token with its secret, and which processes know it.
-type NewToken struct {
-	// Detail The same in sentences for people.
-	Detail string `json:"detail"`
-
-	// Kept Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
-	Kept bool `json:"kept"`
-
-	// Secret What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
-	Secret string `json:"secret"`
-
-	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
-	Silent []string `json:"silent"`
-
-	// Token A token, without its secret.
-	Token Token `json:"token"`
-
-	// Told How many other processes have confirmed that they know it.
-	Told                 int64                  `json:"told"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -2857,26 +2877,6 @@ type RotationRequest struct {
 
 	// TtlSeconds Seconds from now to the new end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it and `ends_at` the end stays.
 	TtlSeconds *float64 `json:"ttl_seconds,omitempty"`
-}
-
-// Schema The schema of a job, without its text.
-type Schema struct {
-	// Job The job, which is the `$id` of the schema.
-	Job string `json:"job"`
-
-	// Path The file in the directory of schemas.
-	Path string `json:"path"`
-
-	// Sha256 SHA-256 of the file in hexadecimal; it changes with any byte.
-	Sha256               string                 `json:"sha256"`
-	AdditionalProperties map[string]interface{} `json:"-"`
-}
-
-// SchemaList The schemas of jobs.
-type SchemaList struct {
-	// Schemas The schemas, by job.
-	Schemas              []Schema               `json:"schemas"`
-	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // Searched How far the search went. Earlier events may be known to the data pipeline.
@@ -6204,6 +6204,139 @@ func (a IdempotencyKeys) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for IssuedToken. Returns the specified
+// element and whether it was found
+func (a IssuedToken) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for IssuedToken
+func (a *IssuedToken) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for IssuedToken to handle AdditionalProperties
+func (a *IssuedToken) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["kept"]; found {
+		err = json.Unmarshal(raw, &a.Kept)
+		if err != nil {
+			return fmt.Errorf("error reading 'kept': %w", err)
+		}
+		delete(object, "kept")
+	}
+
+	if raw, found := object["secret"]; found {
+		err = json.Unmarshal(raw, &a.Secret)
+		if err != nil {
+			return fmt.Errorf("error reading 'secret': %w", err)
+		}
+		delete(object, "secret")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["token"]; found {
+		err = json.Unmarshal(raw, &a.Token)
+		if err != nil {
+			return fmt.Errorf("error reading 'token': %w", err)
+		}
+		delete(object, "token")
+	}
+
+	if raw, found := object["told"]; found {
+		err = json.Unmarshal(raw, &a.Told)
+		if err != nil {
+			return fmt.Errorf("error reading 'told': %w", err)
+		}
+		delete(object, "told")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for IssuedToken to handle AdditionalProperties
+func (a IssuedToken) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["kept"], err = json.Marshal(a.Kept)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'kept': %w", err)
+	}
+
+	object["secret"], err = json.Marshal(a.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'secret': %w", err)
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["token"], err = json.Marshal(a.Token)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'token': %w", err)
+	}
+
+	object["told"], err = json.Marshal(a.Told)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'told': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for Job. Returns the specified
 // element and whether it was found
 func (a Job) Get(fieldName string) (value interface{}, found bool) {
@@ -6443,6 +6576,166 @@ func (a JobError) MarshalJSON() ([]byte, error) {
 	object["detail"], err = json.Marshal(a.Detail)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for JobSchema. Returns the specified
+// element and whether it was found
+func (a JobSchema) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for JobSchema
+func (a *JobSchema) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for JobSchema to handle AdditionalProperties
+func (a *JobSchema) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["job"]; found {
+		err = json.Unmarshal(raw, &a.Job)
+		if err != nil {
+			return fmt.Errorf("error reading 'job': %w", err)
+		}
+		delete(object, "job")
+	}
+
+	if raw, found := object["path"]; found {
+		err = json.Unmarshal(raw, &a.Path)
+		if err != nil {
+			return fmt.Errorf("error reading 'path': %w", err)
+		}
+		delete(object, "path")
+	}
+
+	if raw, found := object["sha256"]; found {
+		err = json.Unmarshal(raw, &a.Sha256)
+		if err != nil {
+			return fmt.Errorf("error reading 'sha256': %w", err)
+		}
+		delete(object, "sha256")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for JobSchema to handle AdditionalProperties
+func (a JobSchema) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["job"], err = json.Marshal(a.Job)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'job': %w", err)
+	}
+
+	object["path"], err = json.Marshal(a.Path)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'path': %w", err)
+	}
+
+	object["sha256"], err = json.Marshal(a.Sha256)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'sha256': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for JobSchemaList. Returns the specified
+// element and whether it was found
+func (a JobSchemaList) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for JobSchemaList
+func (a *JobSchemaList) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for JobSchemaList to handle AdditionalProperties
+func (a *JobSchemaList) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["schemas"]; found {
+		err = json.Unmarshal(raw, &a.Schemas)
+		if err != nil {
+			return fmt.Errorf("error reading 'schemas': %w", err)
+		}
+		delete(object, "schemas")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for JobSchemaList to handle AdditionalProperties
+func (a JobSchemaList) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Schemas != nil {
+		object["schemas"], err = json.Marshal(a.Schemas)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'schemas': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -7292,139 +7585,6 @@ func (a NativeWrite) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'target': %w", err)
 		}
-	}
-
-	for fieldName, field := range a.AdditionalProperties {
-		object[fieldName], err = json.Marshal(field)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
-		}
-	}
-	return json.Marshal(object)
-}
-
-// Getter for additional properties for NewToken. Returns the specified
-// element and whether it was found
-func (a NewToken) Get(fieldName string) (value interface{}, found bool) {
-	if a.AdditionalProperties != nil {
-		value, found = a.AdditionalProperties[fieldName]
-	}
-	return
-}
-
-// Setter for additional properties for NewToken
-func (a *NewToken) Set(fieldName string, value interface{}) {
-	if a.AdditionalProperties == nil {
-		a.AdditionalProperties = make(map[string]interface{})
-	}
-	a.AdditionalProperties[fieldName] = value
-}
-
-// Override default JSON handling for NewToken to handle AdditionalProperties
-func (a *NewToken) UnmarshalJSON(b []byte) error {
-	object := make(map[string]json.RawMessage)
-	err := json.Unmarshal(b, &object)
-	if err != nil {
-		return err
-	}
-
-	if raw, found := object["detail"]; found {
-		err = json.Unmarshal(raw, &a.Detail)
-		if err != nil {
-			return fmt.Errorf("error reading 'detail': %w", err)
-		}
-		delete(object, "detail")
-	}
-
-	if raw, found := object["kept"]; found {
-		err = json.Unmarshal(raw, &a.Kept)
-		if err != nil {
-			return fmt.Errorf("error reading 'kept': %w", err)
-		}
-		delete(object, "kept")
-	}
-
-	if raw, found := object["secret"]; found {
-		err = json.Unmarshal(raw, &a.Secret)
-		if err != nil {
-			return fmt.Errorf("error reading 'secret': %w", err)
-		}
-		delete(object, "secret")
-	}
-
-	if raw, found := object["silent"]; found {
-		err = json.Unmarshal(raw, &a.Silent)
-		if err != nil {
-			return fmt.Errorf("error reading 'silent': %w", err)
-		}
-		delete(object, "silent")
-	}
-
-	if raw, found := object["token"]; found {
-		err = json.Unmarshal(raw, &a.Token)
-		if err != nil {
-			return fmt.Errorf("error reading 'token': %w", err)
-		}
-		delete(object, "token")
-	}
-
-	if raw, found := object["told"]; found {
-		err = json.Unmarshal(raw, &a.Told)
-		if err != nil {
-			return fmt.Errorf("error reading 'told': %w", err)
-		}
-		delete(object, "told")
-	}
-
-	if len(object) != 0 {
-		a.AdditionalProperties = make(map[string]interface{})
-		for fieldName, fieldBuf := range object {
-			var fieldVal interface{}
-			err := json.Unmarshal(fieldBuf, &fieldVal)
-			if err != nil {
-				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
-			}
-			a.AdditionalProperties[fieldName] = fieldVal
-		}
-	}
-	return nil
-}
-
-// Override default JSON handling for NewToken to handle AdditionalProperties
-func (a NewToken) MarshalJSON() ([]byte, error) {
-	var err error
-	object := make(map[string]json.RawMessage)
-
-	object["detail"], err = json.Marshal(a.Detail)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
-	}
-
-	object["kept"], err = json.Marshal(a.Kept)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'kept': %w", err)
-	}
-
-	object["secret"], err = json.Marshal(a.Secret)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'secret': %w", err)
-	}
-
-	if a.Silent != nil {
-		object["silent"], err = json.Marshal(a.Silent)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
-		}
-	}
-
-	object["token"], err = json.Marshal(a.Token)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'token': %w", err)
-	}
-
-	object["told"], err = json.Marshal(a.Told)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'told': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -12824,166 +12984,6 @@ func (a RevokedToken) MarshalJSON() ([]byte, error) {
 	object["told"], err = json.Marshal(a.Told)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'told': %w", err)
-	}
-
-	for fieldName, field := range a.AdditionalProperties {
-		object[fieldName], err = json.Marshal(field)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
-		}
-	}
-	return json.Marshal(object)
-}
-
-// Getter for additional properties for Schema. Returns the specified
-// element and whether it was found
-func (a Schema) Get(fieldName string) (value interface{}, found bool) {
-	if a.AdditionalProperties != nil {
-		value, found = a.AdditionalProperties[fieldName]
-	}
-	return
-}
-
-// Setter for additional properties for Schema
-func (a *Schema) Set(fieldName string, value interface{}) {
-	if a.AdditionalProperties == nil {
-		a.AdditionalProperties = make(map[string]interface{})
-	}
-	a.AdditionalProperties[fieldName] = value
-}
-
-// Override default JSON handling for Schema to handle AdditionalProperties
-func (a *Schema) UnmarshalJSON(b []byte) error {
-	object := make(map[string]json.RawMessage)
-	err := json.Unmarshal(b, &object)
-	if err != nil {
-		return err
-	}
-
-	if raw, found := object["job"]; found {
-		err = json.Unmarshal(raw, &a.Job)
-		if err != nil {
-			return fmt.Errorf("error reading 'job': %w", err)
-		}
-		delete(object, "job")
-	}
-
-	if raw, found := object["path"]; found {
-		err = json.Unmarshal(raw, &a.Path)
-		if err != nil {
-			return fmt.Errorf("error reading 'path': %w", err)
-		}
-		delete(object, "path")
-	}
-
-	if raw, found := object["sha256"]; found {
-		err = json.Unmarshal(raw, &a.Sha256)
-		if err != nil {
-			return fmt.Errorf("error reading 'sha256': %w", err)
-		}
-		delete(object, "sha256")
-	}
-
-	if len(object) != 0 {
-		a.AdditionalProperties = make(map[string]interface{})
-		for fieldName, fieldBuf := range object {
-			var fieldVal interface{}
-			err := json.Unmarshal(fieldBuf, &fieldVal)
-			if err != nil {
-				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
-			}
-			a.AdditionalProperties[fieldName] = fieldVal
-		}
-	}
-	return nil
-}
-
-// Override default JSON handling for Schema to handle AdditionalProperties
-func (a Schema) MarshalJSON() ([]byte, error) {
-	var err error
-	object := make(map[string]json.RawMessage)
-
-	object["job"], err = json.Marshal(a.Job)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'job': %w", err)
-	}
-
-	object["path"], err = json.Marshal(a.Path)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'path': %w", err)
-	}
-
-	object["sha256"], err = json.Marshal(a.Sha256)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'sha256': %w", err)
-	}
-
-	for fieldName, field := range a.AdditionalProperties {
-		object[fieldName], err = json.Marshal(field)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
-		}
-	}
-	return json.Marshal(object)
-}
-
-// Getter for additional properties for SchemaList. Returns the specified
-// element and whether it was found
-func (a SchemaList) Get(fieldName string) (value interface{}, found bool) {
-	if a.AdditionalProperties != nil {
-		value, found = a.AdditionalProperties[fieldName]
-	}
-	return
-}
-
-// Setter for additional properties for SchemaList
-func (a *SchemaList) Set(fieldName string, value interface{}) {
-	if a.AdditionalProperties == nil {
-		a.AdditionalProperties = make(map[string]interface{})
-	}
-	a.AdditionalProperties[fieldName] = value
-}
-
-// Override default JSON handling for SchemaList to handle AdditionalProperties
-func (a *SchemaList) UnmarshalJSON(b []byte) error {
-	object := make(map[string]json.RawMessage)
-	err := json.Unmarshal(b, &object)
-	if err != nil {
-		return err
-	}
-
-	if raw, found := object["schemas"]; found {
-		err = json.Unmarshal(raw, &a.Schemas)
-		if err != nil {
-			return fmt.Errorf("error reading 'schemas': %w", err)
-		}
-		delete(object, "schemas")
-	}
-
-	if len(object) != 0 {
-		a.AdditionalProperties = make(map[string]interface{})
-		for fieldName, fieldBuf := range object {
-			var fieldVal interface{}
-			err := json.Unmarshal(fieldBuf, &fieldVal)
-			if err != nil {
-				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
-			}
-			a.AdditionalProperties[fieldName] = fieldVal
-		}
-	}
-	return nil
-}
-
-// Override default JSON handling for SchemaList to handle AdditionalProperties
-func (a SchemaList) MarshalJSON() ([]byte, error) {
-	var err error
-	object := make(map[string]json.RawMessage)
-
-	if a.Schemas != nil {
-		object["schemas"], err = json.Marshal(a.Schemas)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling 'schemas': %w", err)
-		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

@@ -43,6 +43,9 @@ _MEMBERS_OF_PARTS = {*_MEMBERS, "kind", "query"}
 _OF_PARAMETER = ("description", "default", "examples")
 """Members of a schema that the document gives of the parameter itself."""
 _VIEW = "View"
+_NAMES = {"NewTokenView": "IssuedToken", "SchemaView": "JobSchema", "SchemaListView": "JobSchemaList"}
+"""Schemas with another name than their class: clients for Go have a function NewToken beside Token, and generators for
+Python a Schema of their own."""
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
@@ -199,11 +202,17 @@ def _parameter(parameter: Json) -> Json:
 def _named(generated: Json) -> Json:
     """Names without the suffix ``View``, which only distinguishes them from classes of the gateway; descriptions of one
     line."""
-    named = {name.removesuffix(_VIEW): dict(schema) for name, schema in generated.items()}
+    named = {_name(name): dict(schema) for name, schema in generated.items()}
     for schema in named.values():
         if "description" in schema:
             schema["description"] = " ".join(schema["description"].split())
     return named
+
+
+def _name(text: str) -> str:
+    """The name of a schema, or the reference to it, of the class that ``text`` ends with."""
+    head, slash, last = text.rpartition("/")
+    return head + slash + _NAMES.get(last, last.removesuffix(_VIEW))
 
 
 def _explicit(node: Any) -> Any:
@@ -220,7 +229,7 @@ def _explicit(node: Any) -> Any:
     made = {name: _explicit(value) for name, value in node.items() if name != "default"}
     for name in ("$ref", "title"):
         if isinstance(text := made.get(name), str):
-            made[name] = text.removesuffix(_VIEW)
+            made[name] = _name(text)
     if isinstance(default := node.get("default"), int | float):
         made["description"] = f"{node.get('description', '')} Default: {json.dumps(default)}.".lstrip()
     # In the properties of a schema, `type` and `properties` are names.

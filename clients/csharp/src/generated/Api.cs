@@ -8762,7 +8762,7 @@ namespace Babelgate.Client.Generated
         /// </remarks>
         /// <returns>The token, and its secret.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<NewToken> CreateTokenAsync(TokenRequest body, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<IssuedToken> CreateTokenAsync(TokenRequest body, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (body == null)
                 throw new System.ArgumentNullException("body");
@@ -8806,7 +8806,7 @@ namespace Babelgate.Client.Generated
                         var status_ = (int)response_.StatusCode;
                         if (status_ == 201)
                         {
-                            var objectResponse_ = await ReadObjectResponseAsync<NewToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            var objectResponse_ = await ReadObjectResponseAsync<IssuedToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
                             if (objectResponse_.Object == null)
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
@@ -8956,7 +8956,7 @@ namespace Babelgate.Client.Generated
         /// <param name="id">The id of the token.</param>
         /// <returns>The token, and its new secret.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<NewToken> RotateTokenAsync(string id, RotationRequest? body = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<IssuedToken> RotateTokenAsync(string id, RotationRequest? body = null, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (id == null)
                 throw new System.ArgumentNullException("id");
@@ -9001,7 +9001,7 @@ namespace Babelgate.Client.Generated
                         var status_ = (int)response_.StatusCode;
                         if (status_ == 200)
                         {
-                            var objectResponse_ = await ReadObjectResponseAsync<NewToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            var objectResponse_ = await ReadObjectResponseAsync<IssuedToken>(response_, headers_, cancellationToken).ConfigureAwait(false);
                             if (objectResponse_.Object == null)
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
@@ -9300,7 +9300,7 @@ namespace Babelgate.Client.Generated
         /// </remarks>
         /// <returns>The schemas that the gateway uses.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<SchemaList> ListSchemasAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<JobSchemaList> ListSchemasAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             var urlBuilder_ = new System.Text.StringBuilder();
             urlBuilder_.Append("schemas");
@@ -9337,7 +9337,7 @@ namespace Babelgate.Client.Generated
                         var status_ = (int)response_.StatusCode;
                         if (status_ == 200)
                         {
-                            var objectResponse_ = await ReadObjectResponseAsync<SchemaList>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            var objectResponse_ = await ReadObjectResponseAsync<JobSchemaList>(response_, headers_, cancellationToken).ConfigureAwait(false);
                             if (objectResponse_.Object == null)
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
@@ -12495,6 +12495,67 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// A token with its secret, and which processes know it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class IssuedToken
+    {
+        /// <summary>
+        /// Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("kept")]
+
+        public bool Kept { get; set; } = default!;
+
+        /// <summary>
+        /// How many other processes have confirmed that they know it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("told")]
+
+        public long Told { get; set; } = default!;
+
+        /// <summary>
+        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// The same in sentences for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("detail")]
+
+        public string Detail { get; set; } = default!;
+
+        /// <summary>
+        /// What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("secret")]
+
+        public string Secret { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("token")]
+
+        public Token Token { get; set; } = new Token();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// A job of the Open Job Spec. The gateway converts it to an envelope, for queues of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the server manages are ignored. `scheduled_at` delays the message.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -12596,6 +12657,72 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("detail")]
 
         public string Detail { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The schema of a job, without its text.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class JobSchema
+    {
+        /// <summary>
+        /// The job, which is the `$id` of the schema.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("job")]
+
+        public string Job { get; set; } = default!;
+
+        /// <summary>
+        /// The file in the directory of schemas.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("path")]
+
+        public string Path { get; set; } = default!;
+
+        /// <summary>
+        /// SHA-256 of the file in hexadecimal; it changes with any byte.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("sha256")]
+
+        public string Sha256 { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The schemas of jobs.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class JobSchemaList
+    {
+        /// <summary>
+        /// The schemas, by job.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("schemas")]
+
+        public System.Collections.Generic.IReadOnlyList<JobSchema> Schemas { get; set; } = new System.Collections.Generic.List<JobSchema>();
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -13055,67 +13182,6 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("assigned")]
 
         public System.Collections.Generic.IReadOnlyList<string> Assigned { get; set; } = new System.Collections.Generic.List<string>();
-
-        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
-
-        [System.Text.Json.Serialization.JsonExtensionData]
-        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
-        {
-            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
-            set { _additionalProperties = value; }
-        }
-
-    }
-
-    /// <summary>
-    /// A token with its secret, and which processes know it.
-    /// </summary>
-    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
-    public partial class NewToken
-    {
-        /// <summary>
-        /// Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("kept")]
-
-        public bool Kept { get; set; } = default!;
-
-        /// <summary>
-        /// How many other processes have confirmed that they know it.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("told")]
-
-        public long Told { get; set; } = default!;
-
-        /// <summary>
-        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("silent")]
-
-        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
-
-        /// <summary>
-        /// The same in sentences for people.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("detail")]
-
-        public string Detail { get; set; } = default!;
-
-        /// <summary>
-        /// What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("secret")]
-
-        public string Secret { get; set; } = default!;
-
-        [System.Text.Json.Serialization.JsonPropertyName("token")]
-
-        public Token Token { get; set; } = new Token();
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -15987,72 +16053,6 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("ends_at")]
 
         public long? EndsAt { get; set; } = default!;
-
-    }
-
-    /// <summary>
-    /// The schema of a job, without its text.
-    /// </summary>
-    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
-    public partial class Schema
-    {
-        /// <summary>
-        /// The job, which is the `$id` of the schema.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("job")]
-
-        public string Job { get; set; } = default!;
-
-        /// <summary>
-        /// The file in the directory of schemas.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("path")]
-
-        public string Path { get; set; } = default!;
-
-        /// <summary>
-        /// SHA-256 of the file in hexadecimal; it changes with any byte.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("sha256")]
-
-        public string Sha256 { get; set; } = default!;
-
-        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
-
-        [System.Text.Json.Serialization.JsonExtensionData]
-        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
-        {
-            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
-            set { _additionalProperties = value; }
-        }
-
-    }
-
-    /// <summary>
-    /// The schemas of jobs.
-    /// </summary>
-    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
-    public partial class SchemaList
-    {
-        /// <summary>
-        /// The schemas, by job.
-        /// </summary>
-
-        [System.Text.Json.Serialization.JsonPropertyName("schemas")]
-
-        public System.Collections.Generic.IReadOnlyList<Schema> Schemas { get; set; } = new System.Collections.Generic.List<Schema>();
-
-        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
-
-        [System.Text.Json.Serialization.JsonExtensionData]
-        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
-        {
-            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
-            set { _additionalProperties = value; }
-        }
 
     }
 

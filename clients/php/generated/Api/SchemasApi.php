@@ -507,7 +507,7 @@ class SchemasApi
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
-     * @return \Babelgate\Client\Generated\Model\SchemaList|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     * @return \Babelgate\Client\Generated\Model\JobSchemaList|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
     public function listSchemas(string $contentType = self::contentTypes['listSchemas'][0])
     {
@@ -524,7 +524,7 @@ class SchemasApi
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
-     * @return array of \Babelgate\Client\Generated\Model\SchemaList|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     * @return array of \Babelgate\Client\Generated\Model\JobSchemaList|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
     public function listSchemasWithHttpInfo(string $contentType = self::contentTypes['listSchemas'][0])
     {
@@ -556,7 +556,7 @@ class SchemasApi
             switch($statusCode) {
                 case 200:
                     return $this->handleResponseWithDataType(
-                        '\Babelgate\Client\Generated\Model\SchemaList',
+                        '\Babelgate\Client\Generated\Model\JobSchemaList',
                         $request,
                         $response,
                     );
@@ -614,7 +614,7 @@ class SchemasApi
             }
 
             return $this->handleResponseWithDataType(
-                '\Babelgate\Client\Generated\Model\SchemaList',
+                '\Babelgate\Client\Generated\Model\JobSchemaList',
                 $request,
                 $response,
             );
@@ -623,7 +623,7 @@ class SchemasApi
                 case 200:
                     $data = ObjectSerializer::deserialize(
                         $e->getResponseBody(),
-                        '\Babelgate\Client\Generated\Model\SchemaList',
+                        '\Babelgate\Client\Generated\Model\JobSchemaList',
                         $e->getResponseHeaders()
                     );
                     $e->setResponseObject($data);
@@ -715,7 +715,7 @@ class SchemasApi
      */
     public function listSchemasAsyncWithHttpInfo(string $contentType = self::contentTypes['listSchemas'][0])
     {
-        $returnType = '\Babelgate\Client\Generated\Model\SchemaList';
+        $returnType = '\Babelgate\Client\Generated\Model\JobSchemaList';
         $request = $this->listSchemasRequest($contentType);
 
         return $this->client

@@ -144,7 +144,7 @@ class TokensApi
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
-     * @return \Babelgate\Client\Generated\Model\NewToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     * @return \Babelgate\Client\Generated\Model\IssuedToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
     public function createToken($token_request, string $contentType = self::contentTypes['createToken'][0])
     {
@@ -162,7 +162,7 @@ class TokensApi
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
-     * @return array of \Babelgate\Client\Generated\Model\NewToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     * @return array of \Babelgate\Client\Generated\Model\IssuedToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
     public function createTokenWithHttpInfo($token_request, string $contentType = self::contentTypes['createToken'][0])
     {
@@ -194,7 +194,7 @@ class TokensApi
             switch($statusCode) {
                 case 201:
                     return $this->handleResponseWithDataType(
-                        '\Babelgate\Client\Generated\Model\NewToken',
+                        '\Babelgate\Client\Generated\Model\IssuedToken',
                         $request,
                         $response,
                     );
@@ -282,7 +282,7 @@ class TokensApi
             }
 
             return $this->handleResponseWithDataType(
-                '\Babelgate\Client\Generated\Model\NewToken',
+                '\Babelgate\Client\Generated\Model\IssuedToken',
                 $request,
                 $response,
             );
@@ -291,7 +291,7 @@ class TokensApi
                 case 201:
                     $data = ObjectSerializer::deserialize(
                         $e->getResponseBody(),
-                        '\Babelgate\Client\Generated\Model\NewToken',
+                        '\Babelgate\Client\Generated\Model\IssuedToken',
                         $e->getResponseHeaders()
                     );
                     $e->setResponseObject($data);
@@ -425,7 +425,7 @@ class TokensApi
      */
     public function createTokenAsyncWithHttpInfo($token_request, string $contentType = self::contentTypes['createToken'][0])
     {
-        $returnType = '\Babelgate\Client\Generated\Model\NewToken';
+        $returnType = '\Babelgate\Client\Generated\Model\IssuedToken';
         $request = $this->createTokenRequest($token_request, $contentType);
 
         return $this->client
@@ -1307,7 +1307,7 @@ class TokensApi
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
-     * @return \Babelgate\Client\Generated\Model\NewToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
+     * @return \Babelgate\Client\Generated\Model\IssuedToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem
      */
     public function rotateToken($id, $rotation_request = null, string $contentType = self::contentTypes['rotateToken'][0])
     {
@@ -1326,7 +1326,7 @@ class TokensApi
      *
      * @throws \Babelgate\Client\Generated\ApiException on non-2xx response or if the response body is not in the expected format
      * @throws \InvalidArgumentException
-     * @return array of \Babelgate\Client\Generated\Model\NewToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
+     * @return array of \Babelgate\Client\Generated\Model\IssuedToken|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem|\Babelgate\Client\Generated\Model\Problem, HTTP status code, HTTP response headers (array of strings)
      */
     public function rotateTokenWithHttpInfo($id, $rotation_request = null, string $contentType = self::contentTypes['rotateToken'][0])
     {
@@ -1358,7 +1358,7 @@ class TokensApi
             switch($statusCode) {
                 case 200:
                     return $this->handleResponseWithDataType(
-                        '\Babelgate\Client\Generated\Model\NewToken',
+                        '\Babelgate\Client\Generated\Model\IssuedToken',
                         $request,
                         $response,
                     );
@@ -1440,7 +1440,7 @@ class TokensApi
             }
 
             return $this->handleResponseWithDataType(
-                '\Babelgate\Client\Generated\Model\NewToken',
+                '\Babelgate\Client\Generated\Model\IssuedToken',
                 $request,
                 $response,
             );
@@ -1449,7 +1449,7 @@ class TokensApi
                 case 200:
                     $data = ObjectSerializer::deserialize(
                         $e->getResponseBody(),
-                        '\Babelgate\Client\Generated\Model\NewToken',
+                        '\Babelgate\Client\Generated\Model\IssuedToken',
                         $e->getResponseHeaders()
                     );
                     $e->setResponseObject($data);
@@ -1577,7 +1577,7 @@ class TokensApi
      */
     public function rotateTokenAsyncWithHttpInfo($id, $rotation_request = null, string $contentType = self::contentTypes['rotateToken'][0])
     {
-        $returnType = '\Babelgate\Client\Generated\Model\NewToken';
+        $returnType = '\Babelgate\Client\Generated\Model\IssuedToken';
         $request = $this->rotateTokenRequest($id, $rotation_request, $contentType);
 
         return $this->client

@@ -2282,6 +2282,41 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * IssuedToken
+         * @description A token with its secret, and which processes know it.
+         */
+        IssuedToken: {
+            /**
+             * Kept
+             * @description Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+             */
+            kept: boolean;
+            /**
+             * Told
+             * Format: int64
+             * @description How many other processes have confirmed that they know it.
+             */
+            told: number;
+            /**
+             * Silent
+             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
+             */
+            silent: string[];
+            /**
+             * Detail
+             * @description The same in sentences for people.
+             */
+            detail: string;
+            /**
+             * Secret
+             * @description What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
+             */
+            secret: string;
+            token: components["schemas"]["Token"];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * @description A job of the Open Job Spec. The gateway converts it to an envelope, for queues of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the server manages are ignored. `scheduled_at` delays the message.
          * @example {
          *       "specversion": "1.0",
@@ -2343,6 +2378,42 @@ export interface components {
              * @description A sentence for people.
              */
             detail: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * JobSchema
+         * @description The schema of a job, without its text.
+         */
+        JobSchema: {
+            /**
+             * Job
+             * @description The job, which is the `$id` of the schema.
+             */
+            job: string;
+            /**
+             * Path
+             * @description The file in the directory of schemas.
+             */
+            path: string;
+            /**
+             * Sha256
+             * @description SHA-256 of the file in hexadecimal; it changes with any byte.
+             */
+            sha256: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * JobSchemaList
+         * @description The schemas of jobs.
+         */
+        JobSchemaList: {
+            /**
+             * Schemas
+             * @description The schemas, by job.
+             */
+            schemas: components["schemas"]["JobSchema"][];
         } & {
             [key: string]: unknown;
         };
@@ -2648,41 +2719,6 @@ export interface components {
              * @description The fields and headers that get their value when the message is written, such as the id of a row or the time. The value shown is an example.
              */
             assigned: string[];
-        } & {
-            [key: string]: unknown;
-        };
-        /**
-         * NewToken
-         * @description A token with its secret, and which processes know it.
-         */
-        NewToken: {
-            /**
-             * Kept
-             * @description Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
-             */
-            kept: boolean;
-            /**
-             * Told
-             * Format: int64
-             * @description How many other processes have confirmed that they know it.
-             */
-            told: number;
-            /**
-             * Silent
-             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
-             */
-            silent: string[];
-            /**
-             * Detail
-             * @description The same in sentences for people.
-             */
-            detail: string;
-            /**
-             * Secret
-             * @description What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
-             */
-            secret: string;
-            token: components["schemas"]["Token"];
         } & {
             [key: string]: unknown;
         };
@@ -4342,42 +4378,6 @@ export interface components {
              * @description The new end, Unix milliseconds UTC.
              */
             ends_at?: number | null;
-        };
-        /**
-         * Schema
-         * @description The schema of a job, without its text.
-         */
-        Schema: {
-            /**
-             * Job
-             * @description The job, which is the `$id` of the schema.
-             */
-            job: string;
-            /**
-             * Path
-             * @description The file in the directory of schemas.
-             */
-            path: string;
-            /**
-             * Sha256
-             * @description SHA-256 of the file in hexadecimal; it changes with any byte.
-             */
-            sha256: string;
-        } & {
-            [key: string]: unknown;
-        };
-        /**
-         * SchemaList
-         * @description The schemas of jobs.
-         */
-        SchemaList: {
-            /**
-             * Schemas
-             * @description The schemas, by job.
-             */
-            schemas: components["schemas"]["Schema"][];
-        } & {
-            [key: string]: unknown;
         };
         /**
          * Searched
@@ -8683,7 +8683,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["NewToken"];
+                    "application/json": components["schemas"]["IssuedToken"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
@@ -8762,7 +8762,7 @@ export interface operations {
                      *       }
                      *     }
                      */
-                    "application/json": components["schemas"]["NewToken"];
+                    "application/json": components["schemas"]["IssuedToken"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
@@ -8870,7 +8870,7 @@ export interface operations {
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["SchemaList"];
+                    "application/json": components["schemas"]["JobSchemaList"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */

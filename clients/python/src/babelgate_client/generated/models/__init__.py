@@ -51,9 +51,12 @@ from .failure import Failure
 from .figures import Figures
 from .get_schema_response_get_schema_schemas_job_get import GetSchemaResponseGetSchemaSchemasJobGet
 from .idempotency_keys import IdempotencyKeys
+from .issued_token import IssuedToken
 from .job import Job
 from .job_error import JobError
 from .job_meta import JobMeta
+from .job_schema import JobSchema
+from .job_schema_list import JobSchemaList
 from .list_dead_letters_reason_type_0 import ListDeadLettersReasonType0
 from .list_events_event_type_0 import ListEventsEventType0
 from .listed_queue import ListedQueue
@@ -68,7 +71,6 @@ from .native_write import NativeWrite
 from .native_write_fields import NativeWriteFields
 from .native_write_headers import NativeWriteHeaders
 from .native_write_target import NativeWriteTarget
-from .new_token import NewToken
 from .pause import Pause
 from .pause_publishes import PausePublishes
 from .pause_request import PauseRequest
@@ -138,8 +140,6 @@ from .replica_list import ReplicaList
 from .revoked_token import RevokedToken
 from .right import Right
 from .rotation_request import RotationRequest
-from .schema import Schema
-from .schema_list import SchemaList
 from .searched import Searched
 from .searched_gateway import SearchedGateway
 from .settle_outcome import SettleOutcome
@@ -212,9 +212,12 @@ __all__ = (
     "Figures",
     "GetSchemaResponseGetSchemaSchemasJobGet",
     "IdempotencyKeys",
+    "IssuedToken",
     "Job",
     "JobError",
     "JobMeta",
+    "JobSchema",
+    "JobSchemaList",
     "ListDeadLettersReasonType0",
     "ListedQueue",
     "ListedQueueSource",
@@ -229,7 +232,6 @@ __all__ = (
     "NativeWriteFields",
     "NativeWriteHeaders",
     "NativeWriteTarget",
-    "NewToken",
     "Pause",
     "PausePublishes",
     "PauseRequest",
@@ -299,8 +301,6 @@ __all__ = (
     "RevokedToken",
     "Right",
     "RotationRequest",
-    "Schema",
-    "SchemaList",
     "Searched",
     "SearchedGateway",
     "SettleOutcome",

@@ -8,8 +8,8 @@ from ...client import AuthenticatedClient, Client
 from ...types import Response, UNSET
 from ... import errors
 
+from ...models.job_schema_list import JobSchemaList
 from ...models.problem import Problem
-from ...models.schema_list import SchemaList
 from typing import cast
 
 
@@ -33,9 +33,9 @@ def _get_kwargs(
 
 
 
-def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Problem | SchemaList | None:
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> JobSchemaList | Problem | None:
     if response.status_code == 200:
-        response_200 = SchemaList.from_dict(response.json())
+        response_200 = JobSchemaList.from_dict(response.json())
 
 
 
@@ -89,7 +89,7 @@ def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Res
         return None
 
 
-def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[Problem | SchemaList]:
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[JobSchemaList | Problem]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -102,7 +102,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Response[Problem | SchemaList]:
+) -> Response[JobSchemaList | Problem]:
     """ List schemas
 
      List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an `ETag`;
@@ -114,7 +114,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Problem | SchemaList]
+        Response[JobSchemaList | Problem]
      """
 
 
@@ -132,7 +132,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Problem | SchemaList | None:
+) -> JobSchemaList | Problem | None:
     """ List schemas
 
      List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an `ETag`;
@@ -144,7 +144,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Problem | SchemaList
+        JobSchemaList | Problem
      """
 
 
@@ -157,7 +157,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Response[Problem | SchemaList]:
+) -> Response[JobSchemaList | Problem]:
     """ List schemas
 
      List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an `ETag`;
@@ -169,7 +169,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Problem | SchemaList]
+        Response[JobSchemaList | Problem]
      """
 
 
@@ -187,7 +187,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Problem | SchemaList | None:
+) -> JobSchemaList | Problem | None:
     """ List schemas
 
      List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an `ETag`;
@@ -199,7 +199,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Problem | SchemaList
+        JobSchemaList | Problem
      """
 
 

@@ -8,7 +8,7 @@ from ...client import AuthenticatedClient, Client
 from ...types import Response, UNSET
 from ... import errors
 
-from ...models.new_token import NewToken
+from ...models.issued_token import IssuedToken
 from ...models.problem import Problem
 from ...models.token_request import TokenRequest
 from typing import cast
@@ -41,9 +41,9 @@ def _get_kwargs(
 
 
 
-def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> NewToken | Problem | None:
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> IssuedToken | Problem | None:
     if response.status_code == 201:
-        response_201 = NewToken.from_dict(response.json())
+        response_201 = IssuedToken.from_dict(response.json())
 
 
 
@@ -132,7 +132,7 @@ def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Res
         return None
 
 
-def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[NewToken | Problem]:
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[IssuedToken | Problem]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -146,7 +146,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: TokenRequest,
 
-) -> Response[NewToken | Problem]:
+) -> Response[IssuedToken | Problem]:
     """ Make a token
 
      Make a bearer token with an end, at most `auth.made_tokens.max_ttl_seconds` away. The answer has its
@@ -167,7 +167,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[NewToken | Problem]
+        Response[IssuedToken | Problem]
      """
 
 
@@ -187,7 +187,7 @@ def sync(
     client: AuthenticatedClient | Client,
     body: TokenRequest,
 
-) -> NewToken | Problem | None:
+) -> IssuedToken | Problem | None:
     """ Make a token
 
      Make a bearer token with an end, at most `auth.made_tokens.max_ttl_seconds` away. The answer has its
@@ -208,7 +208,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        NewToken | Problem
+        IssuedToken | Problem
      """
 
 
@@ -223,7 +223,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: TokenRequest,
 
-) -> Response[NewToken | Problem]:
+) -> Response[IssuedToken | Problem]:
     """ Make a token
 
      Make a bearer token with an end, at most `auth.made_tokens.max_ttl_seconds` away. The answer has its
@@ -244,7 +244,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[NewToken | Problem]
+        Response[IssuedToken | Problem]
      """
 
 
@@ -264,7 +264,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: TokenRequest,
 
-) -> NewToken | Problem | None:
+) -> IssuedToken | Problem | None:
     """ Make a token
 
      Make a bearer token with an end, at most `auth.made_tokens.max_ttl_seconds` away. The answer has its
@@ -285,7 +285,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        NewToken | Problem
+        IssuedToken | Problem
      """
 
 

@@ -8,7 +8,7 @@ from ...client import AuthenticatedClient, Client
 from ...types import Response, UNSET
 from ... import errors
 
-from ...models.new_token import NewToken
+from ...models.issued_token import IssuedToken
 from ...models.problem import Problem
 from ...models.rotation_request import RotationRequest
 from ...types import UNSET, Unset
@@ -45,9 +45,9 @@ def _get_kwargs(
 
 
 
-def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> NewToken | Problem | None:
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> IssuedToken | Problem | None:
     if response.status_code == 200:
-        response_200 = NewToken.from_dict(response.json())
+        response_200 = IssuedToken.from_dict(response.json())
 
 
 
@@ -129,7 +129,7 @@ def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Res
         return None
 
 
-def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[NewToken | Problem]:
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[IssuedToken | Problem]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -144,7 +144,7 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: RotationRequest | Unset = UNSET,
 
-) -> Response[NewToken | Problem]:
+) -> Response[IssuedToken | Problem]:
     """ Rotate a token
 
      Give a token a new secret, and a new end if one is asked for. The old secret stays valid for
@@ -163,7 +163,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[NewToken | Problem]
+        Response[IssuedToken | Problem]
      """
 
 
@@ -185,7 +185,7 @@ def sync(
     client: AuthenticatedClient | Client,
     body: RotationRequest | Unset = UNSET,
 
-) -> NewToken | Problem | None:
+) -> IssuedToken | Problem | None:
     """ Rotate a token
 
      Give a token a new secret, and a new end if one is asked for. The old secret stays valid for
@@ -204,7 +204,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        NewToken | Problem
+        IssuedToken | Problem
      """
 
 
@@ -221,7 +221,7 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: RotationRequest | Unset = UNSET,
 
-) -> Response[NewToken | Problem]:
+) -> Response[IssuedToken | Problem]:
     """ Rotate a token
 
      Give a token a new secret, and a new end if one is asked for. The old secret stays valid for
@@ -240,7 +240,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[NewToken | Problem]
+        Response[IssuedToken | Problem]
      """
 
 
@@ -262,7 +262,7 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: RotationRequest | Unset = UNSET,
 
-) -> NewToken | Problem | None:
+) -> IssuedToken | Problem | None:
     """ Rotate a token
 
      Give a token a new secret, and a new end if one is asked for. The old secret stays valid for
@@ -281,7 +281,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        NewToken | Problem
+        IssuedToken | Problem
      """
 
 

@@ -18,8 +18,8 @@ import io.babelgate.client.generated.ApiResponse;
 import io.babelgate.client.generated.Configuration;
 import io.babelgate.client.generated.Pair;
 
+import io.babelgate.client.generated.model.JobSchemaList;
 import io.babelgate.client.generated.model.Problem;
-import io.babelgate.client.generated.model.SchemaList;
 
 import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -284,10 +284,10 @@ public class SchemasApi {
   /**
    * List schemas
    * List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged list is 304. Requires any right on any queue.
-   * @return SchemaList
+   * @return JobSchemaList
    * @throws ApiException if fails to make API call
    */
-  public SchemaList listSchemas() throws ApiException {
+  public JobSchemaList listSchemas() throws ApiException {
     return listSchemas(null);
   }
 
@@ -295,21 +295,21 @@ public class SchemasApi {
    * List schemas
    * List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged list is 304. Requires any right on any queue.
    * @param headers Optional headers to include in the request
-   * @return SchemaList
+   * @return JobSchemaList
    * @throws ApiException if fails to make API call
    */
-  public SchemaList listSchemas(Map<String, String> headers) throws ApiException {
-    ApiResponse<SchemaList> localVarResponse = listSchemasWithHttpInfo(headers);
+  public JobSchemaList listSchemas(Map<String, String> headers) throws ApiException {
+    ApiResponse<JobSchemaList> localVarResponse = listSchemasWithHttpInfo(headers);
     return localVarResponse.getData();
   }
 
   /**
    * List schemas
    * List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged list is 304. Requires any right on any queue.
-   * @return ApiResponse&lt;SchemaList&gt;
+   * @return ApiResponse&lt;JobSchemaList&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<SchemaList> listSchemasWithHttpInfo() throws ApiException {
+  public ApiResponse<JobSchemaList> listSchemasWithHttpInfo() throws ApiException {
     return listSchemasWithHttpInfo(null);
   }
 
@@ -317,10 +317,10 @@ public class SchemasApi {
    * List schemas
    * List the jobs that have a JSON Schema, with the file of each and its hash. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged list is 304. Requires any right on any queue.
    * @param headers Optional headers to include in the request
-   * @return ApiResponse&lt;SchemaList&gt;
+   * @return ApiResponse&lt;JobSchemaList&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<SchemaList> listSchemasWithHttpInfo(Map<String, String> headers) throws ApiException {
+  public ApiResponse<JobSchemaList> listSchemasWithHttpInfo(Map<String, String> headers) throws ApiException {
     HttpRequest.Builder localVarRequestBuilder = listSchemasRequestBuilder(headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
@@ -336,7 +336,7 @@ public class SchemasApi {
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
-          return new ApiResponse<SchemaList>(
+          return new ApiResponse<JobSchemaList>(
               localVarResponse.statusCode(),
               localVarResponse.headers().map(),
               null
@@ -346,10 +346,10 @@ public class SchemasApi {
         
         
         String responseBody = new String(localVarResponseBody.readAllBytes());
-        SchemaList responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<SchemaList>() {});
+        JobSchemaList responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<JobSchemaList>() {});
         
 
-        return new ApiResponse<SchemaList>(
+        return new ApiResponse<JobSchemaList>(
             localVarResponse.statusCode(),
             localVarResponse.headers().map(),
             responseValue

@@ -18,7 +18,7 @@ import io.babelgate.client.generated.ApiResponse;
 import io.babelgate.client.generated.Configuration;
 import io.babelgate.client.generated.Pair;
 
-import io.babelgate.client.generated.model.NewToken;
+import io.babelgate.client.generated.model.IssuedToken;
 import io.babelgate.client.generated.model.Problem;
 import io.babelgate.client.generated.model.RevokedToken;
 import io.babelgate.client.generated.model.RotationRequest;
@@ -171,10 +171,10 @@ public class TokensApi {
    * Make a token
    * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.
    * @param tokenRequest  (required)
-   * @return NewToken
+   * @return IssuedToken
    * @throws ApiException if fails to make API call
    */
-  public NewToken createToken(@jakarta.annotation.Nonnull TokenRequest tokenRequest) throws ApiException {
+  public IssuedToken createToken(@jakarta.annotation.Nonnull TokenRequest tokenRequest) throws ApiException {
     return createToken(tokenRequest, null);
   }
 
@@ -183,11 +183,11 @@ public class TokensApi {
    * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.
    * @param tokenRequest  (required)
    * @param headers Optional headers to include in the request
-   * @return NewToken
+   * @return IssuedToken
    * @throws ApiException if fails to make API call
    */
-  public NewToken createToken(@jakarta.annotation.Nonnull TokenRequest tokenRequest, Map<String, String> headers) throws ApiException {
-    ApiResponse<NewToken> localVarResponse = createTokenWithHttpInfo(tokenRequest, headers);
+  public IssuedToken createToken(@jakarta.annotation.Nonnull TokenRequest tokenRequest, Map<String, String> headers) throws ApiException {
+    ApiResponse<IssuedToken> localVarResponse = createTokenWithHttpInfo(tokenRequest, headers);
     return localVarResponse.getData();
   }
 
@@ -195,10 +195,10 @@ public class TokensApi {
    * Make a token
    * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.
    * @param tokenRequest  (required)
-   * @return ApiResponse&lt;NewToken&gt;
+   * @return ApiResponse&lt;IssuedToken&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<NewToken> createTokenWithHttpInfo(@jakarta.annotation.Nonnull TokenRequest tokenRequest) throws ApiException {
+  public ApiResponse<IssuedToken> createTokenWithHttpInfo(@jakarta.annotation.Nonnull TokenRequest tokenRequest) throws ApiException {
     return createTokenWithHttpInfo(tokenRequest, null);
   }
 
@@ -207,10 +207,10 @@ public class TokensApi {
    * Make a bearer token with an end, at most &#x60;auth.made_tokens.max_ttl_seconds&#x60; away. The answer has its secret, which is shown once; &#x60;state_dir&#x60; keeps its SHA-256. The token is valid at this process, at those that &#x60;told&#x60; counts, and within a second at those that share &#x60;state_dir&#x60;.  Nobody grants what he does not have: it requires the right &#x60;manage&#x60;, and each right that is granted, on all queues of &#x60;rights&#x60;.
    * @param tokenRequest  (required)
    * @param headers Optional headers to include in the request
-   * @return ApiResponse&lt;NewToken&gt;
+   * @return ApiResponse&lt;IssuedToken&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<NewToken> createTokenWithHttpInfo(@jakarta.annotation.Nonnull TokenRequest tokenRequest, Map<String, String> headers) throws ApiException {
+  public ApiResponse<IssuedToken> createTokenWithHttpInfo(@jakarta.annotation.Nonnull TokenRequest tokenRequest, Map<String, String> headers) throws ApiException {
     HttpRequest.Builder localVarRequestBuilder = createTokenRequestBuilder(tokenRequest, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
@@ -226,7 +226,7 @@ public class TokensApi {
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
-          return new ApiResponse<NewToken>(
+          return new ApiResponse<IssuedToken>(
               localVarResponse.statusCode(),
               localVarResponse.headers().map(),
               null
@@ -236,10 +236,10 @@ public class TokensApi {
         
         
         String responseBody = new String(localVarResponseBody.readAllBytes());
-        NewToken responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<NewToken>() {});
+        IssuedToken responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<IssuedToken>() {});
         
 
-        return new ApiResponse<NewToken>(
+        return new ApiResponse<IssuedToken>(
             localVarResponse.statusCode(),
             localVarResponse.headers().map(),
             responseValue
@@ -522,10 +522,10 @@ public class TokensApi {
    * Give a token a new secret, and a new end if one is asked for. The old secret stays valid for &#x60;overlap_seconds&#x60;, so that its holders can change it without a break; a secret from before that ends at once.  Requires what it takes to make the token.
    * @param id The id of the token. (required)
    * @param rotationRequest  (optional)
-   * @return NewToken
+   * @return IssuedToken
    * @throws ApiException if fails to make API call
    */
-  public NewToken rotateToken(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest) throws ApiException {
+  public IssuedToken rotateToken(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest) throws ApiException {
     return rotateToken(id, rotationRequest, null);
   }
 
@@ -535,11 +535,11 @@ public class TokensApi {
    * @param id The id of the token. (required)
    * @param rotationRequest  (optional)
    * @param headers Optional headers to include in the request
-   * @return NewToken
+   * @return IssuedToken
    * @throws ApiException if fails to make API call
    */
-  public NewToken rotateToken(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest, Map<String, String> headers) throws ApiException {
-    ApiResponse<NewToken> localVarResponse = rotateTokenWithHttpInfo(id, rotationRequest, headers);
+  public IssuedToken rotateToken(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest, Map<String, String> headers) throws ApiException {
+    ApiResponse<IssuedToken> localVarResponse = rotateTokenWithHttpInfo(id, rotationRequest, headers);
     return localVarResponse.getData();
   }
 
@@ -548,10 +548,10 @@ public class TokensApi {
    * Give a token a new secret, and a new end if one is asked for. The old secret stays valid for &#x60;overlap_seconds&#x60;, so that its holders can change it without a break; a secret from before that ends at once.  Requires what it takes to make the token.
    * @param id The id of the token. (required)
    * @param rotationRequest  (optional)
-   * @return ApiResponse&lt;NewToken&gt;
+   * @return ApiResponse&lt;IssuedToken&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<NewToken> rotateTokenWithHttpInfo(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest) throws ApiException {
+  public ApiResponse<IssuedToken> rotateTokenWithHttpInfo(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest) throws ApiException {
     return rotateTokenWithHttpInfo(id, rotationRequest, null);
   }
 
@@ -561,10 +561,10 @@ public class TokensApi {
    * @param id The id of the token. (required)
    * @param rotationRequest  (optional)
    * @param headers Optional headers to include in the request
-   * @return ApiResponse&lt;NewToken&gt;
+   * @return ApiResponse&lt;IssuedToken&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<NewToken> rotateTokenWithHttpInfo(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest, Map<String, String> headers) throws ApiException {
+  public ApiResponse<IssuedToken> rotateTokenWithHttpInfo(@jakarta.annotation.Nonnull String id, @jakarta.annotation.Nullable RotationRequest rotationRequest, Map<String, String> headers) throws ApiException {
     HttpRequest.Builder localVarRequestBuilder = rotateTokenRequestBuilder(id, rotationRequest, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
@@ -580,7 +580,7 @@ public class TokensApi {
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
-          return new ApiResponse<NewToken>(
+          return new ApiResponse<IssuedToken>(
               localVarResponse.statusCode(),
               localVarResponse.headers().map(),
               null
@@ -590,10 +590,10 @@ public class TokensApi {
         
         
         String responseBody = new String(localVarResponseBody.readAllBytes());
-        NewToken responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<NewToken>() {});
+        IssuedToken responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<IssuedToken>() {});
         
 
-        return new ApiResponse<NewToken>(
+        return new ApiResponse<IssuedToken>(
             localVarResponse.statusCode(),
             localVarResponse.headers().map(),
             responseValue

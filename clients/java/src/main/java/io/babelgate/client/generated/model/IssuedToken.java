@@ -40,15 +40,15 @@ import io.babelgate.client.generated.ApiClient;
  * A token with its secret, and which processes know it.
  */
 @JsonPropertyOrder({
-  NewToken.JSON_PROPERTY_KEPT,
-  NewToken.JSON_PROPERTY_TOLD,
-  NewToken.JSON_PROPERTY_SILENT,
-  NewToken.JSON_PROPERTY_DETAIL,
-  NewToken.JSON_PROPERTY_SECRET,
-  NewToken.JSON_PROPERTY_TOKEN
+  IssuedToken.JSON_PROPERTY_KEPT,
+  IssuedToken.JSON_PROPERTY_TOLD,
+  IssuedToken.JSON_PROPERTY_SILENT,
+  IssuedToken.JSON_PROPERTY_DETAIL,
+  IssuedToken.JSON_PROPERTY_SECRET,
+  IssuedToken.JSON_PROPERTY_TOKEN
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
-public class NewToken {
+public class IssuedToken {
   public static final String JSON_PROPERTY_KEPT = "kept";
   @jakarta.annotation.Nonnull
   private Boolean kept;
@@ -73,10 +73,10 @@ public class NewToken {
   @jakarta.annotation.Nonnull
   private Token token;
 
-  public NewToken() { 
+  public IssuedToken() { 
   }
 
-  public NewToken kept(@jakarta.annotation.Nonnull Boolean kept) {
+  public IssuedToken kept(@jakarta.annotation.Nonnull Boolean kept) {
     this.kept = kept;
     return this;
   }
@@ -100,7 +100,7 @@ public class NewToken {
   }
 
 
-  public NewToken told(@jakarta.annotation.Nonnull Long told) {
+  public IssuedToken told(@jakarta.annotation.Nonnull Long told) {
     this.told = told;
     return this;
   }
@@ -124,12 +124,12 @@ public class NewToken {
   }
 
 
-  public NewToken silent(@jakarta.annotation.Nonnull List<String> silent) {
+  public IssuedToken silent(@jakarta.annotation.Nonnull List<String> silent) {
     this.silent = silent;
     return this;
   }
 
-  public NewToken addSilentItem(String silentItem) {
+  public IssuedToken addSilentItem(String silentItem) {
     if (this.silent == null) {
       this.silent = new ArrayList<>();
     }
@@ -156,7 +156,7 @@ public class NewToken {
   }
 
 
-  public NewToken detail(@jakarta.annotation.Nonnull String detail) {
+  public IssuedToken detail(@jakarta.annotation.Nonnull String detail) {
     this.detail = detail;
     return this;
   }
@@ -180,7 +180,7 @@ public class NewToken {
   }
 
 
-  public NewToken secret(@jakarta.annotation.Nonnull String secret) {
+  public IssuedToken secret(@jakarta.annotation.Nonnull String secret) {
     this.secret = secret;
     return this;
   }
@@ -204,7 +204,7 @@ public class NewToken {
   }
 
 
-  public NewToken token(@jakarta.annotation.Nonnull Token token) {
+  public IssuedToken token(@jakarta.annotation.Nonnull Token token) {
     this.token = token;
     return this;
   }
@@ -242,7 +242,7 @@ public class NewToken {
    * @return self reference
    */
   @JsonAnySetter
-  public NewToken putAdditionalProperty(String key, Object value) {
+  public IssuedToken putAdditionalProperty(String key, Object value) {
     if (this.additionalProperties == null) {
         this.additionalProperties = new HashMap<String, Object>();
     }
@@ -272,7 +272,7 @@ public class NewToken {
   }
 
   /**
-   * Return true if this NewToken object is equal to o.
+   * Return true if this IssuedToken object is equal to o.
    */
   @Override
   public boolean equals(Object o) {
@@ -282,14 +282,14 @@ public class NewToken {
     if (o == null || getClass() != o.getClass()) {
       return false;
     }
-    NewToken newToken = (NewToken) o;
-    return Objects.equals(this.kept, newToken.kept) &&
-        Objects.equals(this.told, newToken.told) &&
-        Objects.equals(this.silent, newToken.silent) &&
-        Objects.equals(this.detail, newToken.detail) &&
-        Objects.equals(this.secret, newToken.secret) &&
-        Objects.equals(this.token, newToken.token)&&
-        Objects.equals(this.additionalProperties, newToken.additionalProperties);
+    IssuedToken issuedToken = (IssuedToken) o;
+    return Objects.equals(this.kept, issuedToken.kept) &&
+        Objects.equals(this.told, issuedToken.told) &&
+        Objects.equals(this.silent, issuedToken.silent) &&
+        Objects.equals(this.detail, issuedToken.detail) &&
+        Objects.equals(this.secret, issuedToken.secret) &&
+        Objects.equals(this.token, issuedToken.token)&&
+        Objects.equals(this.additionalProperties, issuedToken.additionalProperties);
   }
 
   @Override
@@ -300,7 +300,7 @@ public class NewToken {
   @Override
   public String toString() {
     StringBuilder sb = new StringBuilder();
-    sb.append("class NewToken {\n");
+    sb.append("class IssuedToken {\n");
     sb.append("    kept: ").append(toIndentedString(kept)).append("\n");
     sb.append("    told: ").append(toIndentedString(told)).append("\n");
     sb.append("    silent: ").append(toIndentedString(silent)).append("\n");

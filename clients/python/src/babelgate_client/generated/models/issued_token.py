@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 
-T = TypeVar("T", bound="NewToken")
+T = TypeVar("T", bound="IssuedToken")
 
 
 
 @_attrs_define
-class NewToken:
+class IssuedToken:
     """ A token with its secret, and which processes know it.
 
         Attributes:
@@ -98,7 +98,7 @@ class NewToken:
 
 
 
-        new_token = cls(
+        issued_token = cls(
             kept=kept,
             told=told,
             silent=silent,
@@ -108,8 +108,8 @@ class NewToken:
         )
 
 
-        new_token.additional_properties = d
-        return new_token
+        issued_token.additional_properties = d
+        return issued_token
 
     @property
     def additional_keys(self) -> list[str]:

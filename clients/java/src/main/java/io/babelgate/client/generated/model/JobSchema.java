@@ -28,57 +28,105 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 
 import io.babelgate.client.generated.ApiClient;
 /**
- * The schemas of jobs.
+ * The schema of a job, without its text.
  */
 @JsonPropertyOrder({
-  SchemaList.JSON_PROPERTY_SCHEMAS
+  JobSchema.JSON_PROPERTY_JOB,
+  JobSchema.JSON_PROPERTY_PATH,
+  JobSchema.JSON_PROPERTY_SHA256
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
-public class SchemaList {
-  public static final String JSON_PROPERTY_SCHEMAS = "schemas";
+public class JobSchema {
+  public static final String JSON_PROPERTY_JOB = "job";
   @jakarta.annotation.Nonnull
-  private List<Schema> schemas;
+  private String job;
 
-  public SchemaList() { 
+  public static final String JSON_PROPERTY_PATH = "path";
+  @jakarta.annotation.Nonnull
+  private String path;
+
+  public static final String JSON_PROPERTY_SHA256 = "sha256";
+  @jakarta.annotation.Nonnull
+  private String sha256;
+
+  public JobSchema() { 
   }
 
-  public SchemaList schemas(@jakarta.annotation.Nonnull List<Schema> schemas) {
-    this.schemas = schemas;
-    return this;
-  }
-
-  public SchemaList addSchemasItem(Schema schemasItem) {
-    if (this.schemas == null) {
-      this.schemas = new ArrayList<>();
-    }
-    this.schemas.add(schemasItem);
+  public JobSchema job(@jakarta.annotation.Nonnull String job) {
+    this.job = job;
     return this;
   }
 
   /**
-   * The schemas, by job.
-   * @return schemas
+   * The job, which is the &#x60;$id&#x60; of the schema.
+   * @return job
    */
   @jakarta.annotation.Nonnull
-  @JsonProperty(value = JSON_PROPERTY_SCHEMAS, required = true)
+  @JsonProperty(value = JSON_PROPERTY_JOB, required = true)
   @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public List<Schema> getSchemas() {
-    return schemas;
+  public String getJob() {
+    return job;
   }
 
 
-  @JsonProperty(value = JSON_PROPERTY_SCHEMAS, required = true)
+  @JsonProperty(value = JSON_PROPERTY_JOB, required = true)
   @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public void setSchemas(@jakarta.annotation.Nonnull List<Schema> schemas) {
-    this.schemas = schemas;
+  public void setJob(@jakarta.annotation.Nonnull String job) {
+    this.job = job;
+  }
+
+
+  public JobSchema path(@jakarta.annotation.Nonnull String path) {
+    this.path = path;
+    return this;
+  }
+
+  /**
+   * The file in the directory of schemas.
+   * @return path
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_PATH, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public String getPath() {
+    return path;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PATH, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setPath(@jakarta.annotation.Nonnull String path) {
+    this.path = path;
+  }
+
+
+  public JobSchema sha256(@jakarta.annotation.Nonnull String sha256) {
+    this.sha256 = sha256;
+    return this;
+  }
+
+  /**
+   * SHA-256 of the file in hexadecimal; it changes with any byte.
+   * @return sha256
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_SHA256, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public String getSha256() {
+    return sha256;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_SHA256, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setSha256(@jakarta.annotation.Nonnull String sha256) {
+    this.sha256 = sha256;
   }
 
   /**
@@ -96,7 +144,7 @@ public class SchemaList {
    * @return self reference
    */
   @JsonAnySetter
-  public SchemaList putAdditionalProperty(String key, Object value) {
+  public JobSchema putAdditionalProperty(String key, Object value) {
     if (this.additionalProperties == null) {
         this.additionalProperties = new HashMap<String, Object>();
     }
@@ -126,7 +174,7 @@ public class SchemaList {
   }
 
   /**
-   * Return true if this SchemaList object is equal to o.
+   * Return true if this JobSchema object is equal to o.
    */
   @Override
   public boolean equals(Object o) {
@@ -136,21 +184,25 @@ public class SchemaList {
     if (o == null || getClass() != o.getClass()) {
       return false;
     }
-    SchemaList schemaList = (SchemaList) o;
-    return Objects.equals(this.schemas, schemaList.schemas)&&
-        Objects.equals(this.additionalProperties, schemaList.additionalProperties);
+    JobSchema jobSchema = (JobSchema) o;
+    return Objects.equals(this.job, jobSchema.job) &&
+        Objects.equals(this.path, jobSchema.path) &&
+        Objects.equals(this.sha256, jobSchema.sha256)&&
+        Objects.equals(this.additionalProperties, jobSchema.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(schemas, additionalProperties);
+    return Objects.hash(job, path, sha256, additionalProperties);
   }
 
   @Override
   public String toString() {
     StringBuilder sb = new StringBuilder();
-    sb.append("class SchemaList {\n");
-    sb.append("    schemas: ").append(toIndentedString(schemas)).append("\n");
+    sb.append("class JobSchema {\n");
+    sb.append("    job: ").append(toIndentedString(job)).append("\n");
+    sb.append("    path: ").append(toIndentedString(path)).append("\n");
+    sb.append("    sha256: ").append(toIndentedString(sha256)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -199,15 +251,19 @@ public class SchemaList {
 
     StringJoiner joiner = new StringJoiner("&");
 
-    // add `schemas` to the URL query string
-    if (getSchemas() != null) {
-      for (int i = 0; i < getSchemas().size(); i++) {
-        if (getSchemas().get(i) != null) {
-          joiner.add(String.format(java.util.Locale.ROOT, "%sschemas%s%s=%s", prefix, suffix,
-              "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
-              ApiClient.urlEncode(ApiClient.valueToString(getSchemas().get(i)))));
-        }
-      }
+    // add `job` to the URL query string
+    if (getJob() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sjob%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getJob()))));
+    }
+
+    // add `path` to the URL query string
+    if (getPath() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spath%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPath()))));
+    }
+
+    // add `sha256` to the URL query string
+    if (getSha256() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%ssha256%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getSha256()))));
     }
 
     return joiner.toString();

@@ -1,6 +1,6 @@
 <?php
 /**
- * Schema
+ * JobSchema
  *
  * PHP version 8.1
  *
@@ -32,7 +32,7 @@ use \ArrayAccess;
 use \Babelgate\Client\Generated\ObjectSerializer;
 
 /**
- * Schema Class Doc Comment
+ * JobSchema Class Doc Comment
  *
  * @category Class
  * @description The schema of a job, without its text.
@@ -41,7 +41,7 @@ use \Babelgate\Client\Generated\ObjectSerializer;
  * @link     https://openapi-generator.tech
  * @implements \ArrayAccess<string, mixed>
  */
-class Schema implements ModelInterface, ArrayAccess, \JsonSerializable
+class JobSchema implements ModelInterface, ArrayAccess, \JsonSerializable
 {
     public const DISCRIMINATOR = null;
 
@@ -50,7 +50,7 @@ class Schema implements ModelInterface, ArrayAccess, \JsonSerializable
       *
       * @var string
       */
-    protected static $openAPIModelName = 'Schema';
+    protected static $openAPIModelName = 'JobSchema';
 
     /**
       * Array of property to type mappings. Used for (de)serialization

@@ -11,25 +11,25 @@ from ..types import UNSET, Unset
 from typing import cast
 
 if TYPE_CHECKING:
-  from ..models.schema import Schema
+  from ..models.job_schema import JobSchema
 
 
 
 
 
-T = TypeVar("T", bound="SchemaList")
+T = TypeVar("T", bound="JobSchemaList")
 
 
 
 @_attrs_define
-class SchemaList:
+class JobSchemaList:
     """ The schemas of jobs.
 
         Attributes:
-            schemas (list[Schema]): The schemas, by job.
+            schemas (list[JobSchema]): The schemas, by job.
      """
 
-    schemas: list[Schema]
+    schemas: list[JobSchema]
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -37,7 +37,7 @@ class SchemaList:
 
 
     def to_dict(self) -> dict[str, Any]:
-        from ..models.schema import Schema # noqa: PLC0415
+        from ..models.job_schema import JobSchema # noqa: PLC0415
         schemas = []
         for schemas_item_data in self.schemas:
             schemas_item = schemas_item_data.to_dict()
@@ -58,25 +58,25 @@ class SchemaList:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
-        from ..models.schema import Schema # noqa: PLC0415
+        from ..models.job_schema import JobSchema # noqa: PLC0415
         d = dict(src_dict)
         schemas = []
         _schemas = d.pop("schemas")
         for schemas_item_data in (_schemas):
-            schemas_item = Schema.from_dict(schemas_item_data)
+            schemas_item = JobSchema.from_dict(schemas_item_data)
 
 
 
             schemas.append(schemas_item)
 
 
-        schema_list = cls(
+        job_schema_list = cls(
             schemas=schemas,
         )
 
 
-        schema_list.additional_properties = d
-        return schema_list
+        job_schema_list.additional_properties = d
+        return job_schema_list
 
     @property
     def additional_keys(self) -> list[str]:

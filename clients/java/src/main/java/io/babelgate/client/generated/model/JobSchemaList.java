@@ -28,105 +28,58 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
+import io.babelgate.client.generated.model.JobSchema;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 
 import io.babelgate.client.generated.ApiClient;
 /**
- * The schema of a job, without its text.
+ * The schemas of jobs.
  */
 @JsonPropertyOrder({
-  Schema.JSON_PROPERTY_JOB,
-  Schema.JSON_PROPERTY_PATH,
-  Schema.JSON_PROPERTY_SHA256
+  JobSchemaList.JSON_PROPERTY_SCHEMAS
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
-public class Schema {
-  public static final String JSON_PROPERTY_JOB = "job";
+public class JobSchemaList {
+  public static final String JSON_PROPERTY_SCHEMAS = "schemas";
   @jakarta.annotation.Nonnull
-  private String job;
+  private List<JobSchema> schemas;
 
-  public static final String JSON_PROPERTY_PATH = "path";
-  @jakarta.annotation.Nonnull
-  private String path;
-
-  public static final String JSON_PROPERTY_SHA256 = "sha256";
-  @jakarta.annotation.Nonnull
-  private String sha256;
-
-  public Schema() { 
+  public JobSchemaList() { 
   }
 
-  public Schema job(@jakarta.annotation.Nonnull String job) {
-    this.job = job;
+  public JobSchemaList schemas(@jakarta.annotation.Nonnull List<JobSchema> schemas) {
+    this.schemas = schemas;
+    return this;
+  }
+
+  public JobSchemaList addSchemasItem(JobSchema schemasItem) {
+    if (this.schemas == null) {
+      this.schemas = new ArrayList<>();
+    }
+    this.schemas.add(schemasItem);
     return this;
   }
 
   /**
-   * The job, which is the &#x60;$id&#x60; of the schema.
-   * @return job
+   * The schemas, by job.
+   * @return schemas
    */
   @jakarta.annotation.Nonnull
-  @JsonProperty(value = JSON_PROPERTY_JOB, required = true)
+  @JsonProperty(value = JSON_PROPERTY_SCHEMAS, required = true)
   @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public String getJob() {
-    return job;
+  public List<JobSchema> getSchemas() {
+    return schemas;
   }
 
 
-  @JsonProperty(value = JSON_PROPERTY_JOB, required = true)
+  @JsonProperty(value = JSON_PROPERTY_SCHEMAS, required = true)
   @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public void setJob(@jakarta.annotation.Nonnull String job) {
-    this.job = job;
-  }
-
-
-  public Schema path(@jakarta.annotation.Nonnull String path) {
-    this.path = path;
-    return this;
-  }
-
-  /**
-   * The file in the directory of schemas.
-   * @return path
-   */
-  @jakarta.annotation.Nonnull
-  @JsonProperty(value = JSON_PROPERTY_PATH, required = true)
-  @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public String getPath() {
-    return path;
-  }
-
-
-  @JsonProperty(value = JSON_PROPERTY_PATH, required = true)
-  @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public void setPath(@jakarta.annotation.Nonnull String path) {
-    this.path = path;
-  }
-
-
-  public Schema sha256(@jakarta.annotation.Nonnull String sha256) {
-    this.sha256 = sha256;
-    return this;
-  }
-
-  /**
-   * SHA-256 of the file in hexadecimal; it changes with any byte.
-   * @return sha256
-   */
-  @jakarta.annotation.Nonnull
-  @JsonProperty(value = JSON_PROPERTY_SHA256, required = true)
-  @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public String getSha256() {
-    return sha256;
-  }
-
-
-  @JsonProperty(value = JSON_PROPERTY_SHA256, required = true)
-  @JsonInclude(value = JsonInclude.Include.ALWAYS)
-  public void setSha256(@jakarta.annotation.Nonnull String sha256) {
-    this.sha256 = sha256;
+  public void setSchemas(@jakarta.annotation.Nonnull List<JobSchema> schemas) {
+    this.schemas = schemas;
   }
 
   /**
@@ -144,7 +97,7 @@ public class Schema {
    * @return self reference
    */
   @JsonAnySetter
-  public Schema putAdditionalProperty(String key, Object value) {
+  public JobSchemaList putAdditionalProperty(String key, Object value) {
     if (this.additionalProperties == null) {
         this.additionalProperties = new HashMap<String, Object>();
     }
@@ -174,7 +127,7 @@ public class Schema {
   }
 
   /**
-   * Return true if this Schema object is equal to o.
+   * Return true if this JobSchemaList object is equal to o.
    */
   @Override
   public boolean equals(Object o) {
@@ -184,25 +137,21 @@ public class Schema {
     if (o == null || getClass() != o.getClass()) {
       return false;
     }
-    Schema schema = (Schema) o;
-    return Objects.equals(this.job, schema.job) &&
-        Objects.equals(this.path, schema.path) &&
-        Objects.equals(this.sha256, schema.sha256)&&
-        Objects.equals(this.additionalProperties, schema.additionalProperties);
+    JobSchemaList jobSchemaList = (JobSchemaList) o;
+    return Objects.equals(this.schemas, jobSchemaList.schemas)&&
+        Objects.equals(this.additionalProperties, jobSchemaList.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(job, path, sha256, additionalProperties);
+    return Objects.hash(schemas, additionalProperties);
   }
 
   @Override
   public String toString() {
     StringBuilder sb = new StringBuilder();
-    sb.append("class Schema {\n");
-    sb.append("    job: ").append(toIndentedString(job)).append("\n");
-    sb.append("    path: ").append(toIndentedString(path)).append("\n");
-    sb.append("    sha256: ").append(toIndentedString(sha256)).append("\n");
+    sb.append("class JobSchemaList {\n");
+    sb.append("    schemas: ").append(toIndentedString(schemas)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -251,19 +200,15 @@ public class Schema {
 
     StringJoiner joiner = new StringJoiner("&");
 
-    // add `job` to the URL query string
-    if (getJob() != null) {
-      joiner.add(String.format(java.util.Locale.ROOT, "%sjob%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getJob()))));
-    }
-
-    // add `path` to the URL query string
-    if (getPath() != null) {
-      joiner.add(String.format(java.util.Locale.ROOT, "%spath%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPath()))));
-    }
-
-    // add `sha256` to the URL query string
-    if (getSha256() != null) {
-      joiner.add(String.format(java.util.Locale.ROOT, "%ssha256%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getSha256()))));
+    // add `schemas` to the URL query string
+    if (getSchemas() != null) {
+      for (int i = 0; i < getSchemas().size(); i++) {
+        if (getSchemas().get(i) != null) {
+          joiner.add(String.format(java.util.Locale.ROOT, "%sschemas%s%s=%s", prefix, suffix,
+              "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
+              ApiClient.urlEncode(ApiClient.valueToString(getSchemas().get(i)))));
+        }
+      }
     }
 
     return joiner.toString();

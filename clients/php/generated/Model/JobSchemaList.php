@@ -1,6 +1,6 @@
 <?php
 /**
- * NewToken
+ * JobSchemaList
  *
  * PHP version 8.1
  *
@@ -32,16 +32,16 @@ use \ArrayAccess;
 use \Babelgate\Client\Generated\ObjectSerializer;
 
 /**
- * NewToken Class Doc Comment
+ * JobSchemaList Class Doc Comment
  *
  * @category Class
- * @description A token with its secret, and which processes know it.
+ * @description The schemas of jobs.
  * @package  Babelgate\Client\Generated
  * @author   OpenAPI Generator team
  * @link     https://openapi-generator.tech
  * @implements \ArrayAccess<string, mixed>
  */
-class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
+class JobSchemaList implements ModelInterface, ArrayAccess, \JsonSerializable
 {
     public const DISCRIMINATOR = null;
 
@@ -50,7 +50,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
       *
       * @var string
       */
-    protected static $openAPIModelName = 'NewToken';
+    protected static $openAPIModelName = 'JobSchemaList';
 
     /**
       * Array of property to type mappings. Used for (de)serialization
@@ -58,12 +58,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
       * @var string[]
       */
     protected static $openAPITypes = [
-        'kept' => 'bool',
-        'told' => 'int',
-        'silent' => 'string[]',
-        'detail' => 'string',
-        'secret' => 'string',
-        'token' => '\Babelgate\Client\Generated\Model\Token'
+        'schemas' => '\Babelgate\Client\Generated\Model\JobSchema[]'
     ];
 
     /**
@@ -74,12 +69,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
       * @psalm-var array<string, string|null>
       */
     protected static $openAPIFormats = [
-        'kept' => null,
-        'told' => 'int64',
-        'silent' => null,
-        'detail' => null,
-        'secret' => null,
-        'token' => null
+        'schemas' => null
     ];
 
     /**
@@ -88,12 +78,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
       * @var boolean[]
       */
     protected static array $openAPINullables = [
-        'kept' => false,
-        'told' => false,
-        'silent' => false,
-        'detail' => false,
-        'secret' => false,
-        'token' => false
+        'schemas' => false
     ];
 
     /**
@@ -182,12 +167,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
      * @var string[]
      */
     protected static $attributeMap = [
-        'kept' => 'kept',
-        'told' => 'told',
-        'silent' => 'silent',
-        'detail' => 'detail',
-        'secret' => 'secret',
-        'token' => 'token'
+        'schemas' => 'schemas'
     ];
 
     /**
@@ -196,12 +176,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
      * @var string[]
      */
     protected static $setters = [
-        'kept' => 'setKept',
-        'told' => 'setTold',
-        'silent' => 'setSilent',
-        'detail' => 'setDetail',
-        'secret' => 'setSecret',
-        'token' => 'setToken'
+        'schemas' => 'setSchemas'
     ];
 
     /**
@@ -210,12 +185,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
      * @var string[]
      */
     protected static $getters = [
-        'kept' => 'getKept',
-        'told' => 'getTold',
-        'silent' => 'getSilent',
-        'detail' => 'getDetail',
-        'secret' => 'getSecret',
-        'token' => 'getToken'
+        'schemas' => 'getSchemas'
     ];
 
     /**
@@ -275,12 +245,7 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     public function __construct(?array $data = null)
     {
-        $this->setIfExists('kept', $data ?? [], null);
-        $this->setIfExists('told', $data ?? [], null);
-        $this->setIfExists('silent', $data ?? [], null);
-        $this->setIfExists('detail', $data ?? [], null);
-        $this->setIfExists('secret', $data ?? [], null);
-        $this->setIfExists('token', $data ?? [], null);
+        $this->setIfExists('schemas', $data ?? [], null);
     }
 
     /**
@@ -310,23 +275,8 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
     {
         $invalidProperties = [];
 
-        if ($this->container['kept'] === null) {
-            $invalidProperties[] = "'kept' can't be null";
-        }
-        if ($this->container['told'] === null) {
-            $invalidProperties[] = "'told' can't be null";
-        }
-        if ($this->container['silent'] === null) {
-            $invalidProperties[] = "'silent' can't be null";
-        }
-        if ($this->container['detail'] === null) {
-            $invalidProperties[] = "'detail' can't be null";
-        }
-        if ($this->container['secret'] === null) {
-            $invalidProperties[] = "'secret' can't be null";
-        }
-        if ($this->container['token'] === null) {
-            $invalidProperties[] = "'token' can't be null";
+        if ($this->container['schemas'] === null) {
+            $invalidProperties[] = "'schemas' can't be null";
         }
         return $invalidProperties;
     }
@@ -344,163 +294,28 @@ class NewToken implements ModelInterface, ArrayAccess, \JsonSerializable
 
 
     /**
-     * Gets kept
+     * Gets schemas
      *
-     * @return bool
+     * @return \Babelgate\Client\Generated\Model\JobSchema[]
      */
-    public function getKept()
+    public function getSchemas()
     {
-        return $this->container['kept'];
+        return $this->container['schemas'];
     }
 
     /**
-     * Sets kept
+     * Sets schemas
      *
-     * @param bool $kept Whether `state_dir` has it. `false`: it is in memory, and ends with the process that answers.
+     * @param \Babelgate\Client\Generated\Model\JobSchema[] $schemas The schemas, by job.
      *
      * @return self
      */
-    public function setKept($kept)
+    public function setSchemas($schemas)
     {
-        if (is_null($kept)) {
-            throw new \InvalidArgumentException('non-nullable kept cannot be null');
+        if (is_null($schemas)) {
+            throw new \InvalidArgumentException('non-nullable schemas cannot be null');
         }
-        $this->container['kept'] = $kept;
-
-        return $this;
-    }
-
-    /**
-     * Gets told
-     *
-     * @return int
-     */
-    public function getTold()
-    {
-        return $this->container['told'];
-    }
-
-    /**
-     * Sets told
-     *
-     * @param int $told How many other processes have confirmed that they know it.
-     *
-     * @return self
-     */
-    public function setTold($told)
-    {
-        if (is_null($told)) {
-            throw new \InvalidArgumentException('non-nullable told cannot be null');
-        }
-        $this->container['told'] = $told;
-
-        return $this;
-    }
-
-    /**
-     * Gets silent
-     *
-     * @return string[]
-     */
-    public function getSilent()
-    {
-        return $this->container['silent'];
-    }
-
-    /**
-     * Sets silent
-     *
-     * @param string[] $silent Peers that gave no answer, by address or socket. They learn it when they answer again.
-     *
-     * @return self
-     */
-    public function setSilent($silent)
-    {
-        if (is_null($silent)) {
-            throw new \InvalidArgumentException('non-nullable silent cannot be null');
-        }
-        $this->container['silent'] = $silent;
-
-        return $this;
-    }
-
-    /**
-     * Gets detail
-     *
-     * @return string
-     */
-    public function getDetail()
-    {
-        return $this->container['detail'];
-    }
-
-    /**
-     * Sets detail
-     *
-     * @param string $detail The same in sentences for people.
-     *
-     * @return self
-     */
-    public function setDetail($detail)
-    {
-        if (is_null($detail)) {
-            throw new \InvalidArgumentException('non-nullable detail cannot be null');
-        }
-        $this->container['detail'] = $detail;
-
-        return $this;
-    }
-
-    /**
-     * Gets secret
-     *
-     * @return string
-     */
-    public function getSecret()
-    {
-        return $this->container['secret'];
-    }
-
-    /**
-     * Sets secret
-     *
-     * @param string $secret What its holder sends: `Authorization: Bearer …`. It is shown once, and not kept.
-     *
-     * @return self
-     */
-    public function setSecret($secret)
-    {
-        if (is_null($secret)) {
-            throw new \InvalidArgumentException('non-nullable secret cannot be null');
-        }
-        $this->container['secret'] = $secret;
-
-        return $this;
-    }
-
-    /**
-     * Gets token
-     *
-     * @return \Babelgate\Client\Generated\Model\Token
-     */
-    public function getToken()
-    {
-        return $this->container['token'];
-    }
-
-    /**
-     * Sets token
-     *
-     * @param \Babelgate\Client\Generated\Model\Token $token token
-     *
-     * @return self
-     */
-    public function setToken($token)
-    {
-        if (is_null($token)) {
-            throw new \InvalidArgumentException('non-nullable token cannot be null');
-        }
-        $this->container['token'] = $token;
+        $this->container['schemas'] = $schemas;
 
         return $this;
     }

@@ -14,12 +14,12 @@ from ..types import UNSET, Unset
 
 
 
-T = TypeVar("T", bound="Schema")
+T = TypeVar("T", bound="JobSchema")
 
 
 
 @_attrs_define
-class Schema:
+class JobSchema:
     """ The schema of a job, without its text.
 
         Attributes:
@@ -66,15 +66,15 @@ class Schema:
 
         sha256 = d.pop("sha256")
 
-        schema = cls(
+        job_schema = cls(
             job=job,
             path=path,
             sha256=sha256,
         )
 
 
-        schema.additional_properties = d
-        return schema
+        job_schema.additional_properties = d
+        return job_schema
 
     @property
     def additional_keys(self) -> list[str]:
