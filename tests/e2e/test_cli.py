@@ -661,6 +661,7 @@ default: {broker: rabbit, profile: ojs}
             "expired": "dead_letter",
             "limits": None,
             "schema": "off",
+            "schema_on_receive": False,
         }
 
     @pytest.mark.parametrize(

@@ -113,10 +113,12 @@ REFUSED = {
     **dict.fromkeys(("list_events", "get_message", "get_trace"), (404, "journal_disabled")),
     # The page sets a push after this, and has removed it before the others.
     **dict.fromkeys(("get_push", "pause_push", "resume_push", "try_push"), (404, "push_not_found")),
+    **dict.fromkeys(("list_tokens", "create_token", "rotate_token", "revoke_token"), (404, "tokens_disabled")),
+    "get_schema": (404, "schema_not_found"),
     **dict.fromkeys(("get_redrive", "cancel_redrive", "resume_redrive"), (404, "unknown_redrive")),
 }
-"""Operations on what an earlier call has given, whose token or id the page cannot know, and on a journal, which is not
-configured here."""
+"""Operations on what an earlier call has given, whose token or id the page cannot know, and on a journal, schemas and
+tokens, which are not configured here."""
 DONE = {"publish_message": 201, "publish_batch": 201, "delete_dead_letters": 207}
 """The statuses of the others that are not 200. A 207 says of each dead letter that there is none."""
 ALWAYS_SENT = {"accept", "content-type"}
