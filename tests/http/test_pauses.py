@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from babelgate.cluster.signing import ANYBODY
-from babelgate.cluster.wire import PAUSES_PATH, PauseExchange, decode_pauses, encode_pauses
+from babelgate.cluster.wire import PAUSES_PATH, Told, decode_pauses, encode_told
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.pauses import PauseChange
 from tests.harness.problems import problem
@@ -172,9 +172,9 @@ async def test_a_peer_tells_and_learns(tmp_path: Path) -> None:
     try:
         await replica.gateway.pauses.pause(ANYONE, "here")
         there = PauseChange(queue="there", paused=True, at=1, by="x")
-        body = encode_pauses("f" * 16, [there])
+        body = encode_told(Told("f" * 16, [there]))
         done = await call(replica, replica.signer.sign("POST", PAUSES_PATH, ANYBODY, body), "POST", PAUSES_PATH, body)
-        answered: PauseExchange = decode_pauses(done.body)
+        answered: Told[PauseChange] = decode_pauses(done.body)
         assert answered.incarnation == replica.gateway.incarnation
         assert {each.queue for each in answered.changes} == {"here", "there"}
         assert replica.gateway.pauses.get("there") == there

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from babelgate.cluster.signing import ANYBODY
-from babelgate.cluster.wire import TOKENS_PATH, TokenExchange, decode_tokens, encode_tokens
+from babelgate.cluster.wire import TOKENS_PATH, Told, decode_tokens, encode_told
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.tokens.file import TokenFile
 from babelgate.tokens.tokens import Tokens
@@ -172,15 +172,15 @@ async def test_peers_tell_each_other_what_is_signed(tmp_path):
         own = (await tokens.create(boss, "own", {"*": (Right.SEND,)}, ttl_seconds=60)).token
         other = Tokens({}, TokenFile(tmp_path / "other"), max_ttl_seconds=60)
         theirs = (await other.create(boss, "theirs", {"*": (Right.SEND,)}, ttl_seconds=60)).token
-        body = encode_tokens(TokenExchange("theirs", [theirs], other.digest()))
+        body = encode_told(Told("theirs", [theirs], other.digest()))
         proof = replica.signer.sign("POST", TOKENS_PATH, ANYBODY, body)
         done = await call(replica, proof, "POST", TOKENS_PATH, body, tokens=tokens)
         answer = decode_tokens(done.body)
-        assert {each.id for each in answer.versions} == {own.id, theirs.id}
+        assert {each.id for each in answer.changes} == {own.id, theirs.id}
         assert set(callers) == {own.sha256, theirs.sha256}
-        body = encode_tokens(TokenExchange("theirs", [], answer.digest))
+        body = encode_told(Told("theirs", [], answer.digest))
         proof = replica.signer.sign("POST", TOKENS_PATH, ANYBODY, body)
-        assert decode_tokens((await call(replica, proof, "POST", TOKENS_PATH, body, tokens=tokens)).body).versions == []
+        assert decode_tokens((await call(replica, proof, "POST", TOKENS_PATH, body, tokens=tokens)).body).changes == []
         assert (await call(replica, None, "POST", TOKENS_PATH, body, tokens=tokens)).status == 401
         for bad in (b"", b"{}", b"[]"):
             proof = replica.signer.sign("POST", TOKENS_PATH, ANYBODY, bad)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -12,9 +13,14 @@ from babelgate.cluster.client import Address, NotAPeer, PeerClient, PeerGone, Pe
 from babelgate.cluster.discovery import all_peers
 from babelgate.cluster.signing import ANYBODY, Signer
 from babelgate.cluster.sockets import SocketDirectory
+from babelgate.cluster.wire import Told, encode_told
+from babelgate.gateway.spreading import Change, Heard
 from babelgate.observe.logs import get_logger
 
 log = get_logger(__name__)
+
+EXCHANGE_SECONDS = 1.0
+"""How long a peer has to answer an exchange: it writes at most one small file before."""
 
 Answer = TypeVar("Answer")
 
@@ -100,3 +106,34 @@ class AllPeers:
     async def close(self) -> None:
         """Close the connections; idempotent."""
         await self._client.close()
+
+
+class Exchanging(Generic[Change]):
+    """Tells all peers at once what has changed, and hears what they know: pauses, or tokens."""
+
+    def __init__(
+        self,
+        incarnation: str,
+        peers: AllPeers,
+        path: str,
+        decode: Callable[[bytes], Told[Change]],
+    ) -> None:
+        """``incarnation``: of this process. ``path``: of the call."""
+        self._incarnation = incarnation
+        self._peers = peers
+        self._path = path
+        self._decode = decode
+        self.has_addresses = peers.has_addresses
+
+    async def exchange(self, changes: Sequence[Change], digest: str = "") -> Heard[Change]:
+        """See :class:`babelgate.gateway.spreading.OtherProcesses`."""
+        body = encode_told(Told(self._incarnation, changes, digest))
+        answers, silent = await self._peers.ask("POST", self._path, body, self._decode)
+        # Two addresses may lead to one gateway, and one of them to this process.
+        heard = {answer.incarnation: answer.changes for answer in answers}
+        heard.pop(self._incarnation, None)
+        return Heard(list(chain.from_iterable(heard.values())), len(heard), silent)
+
+    async def close(self) -> None:
+        """Close the connections; idempotent."""
+        await self._peers.close()

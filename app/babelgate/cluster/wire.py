@@ -4,7 +4,7 @@ journals, paused queues, pushes, and tokens."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,7 @@ from babelgate.gateway.model import Action, Settlement, SettleResult
 from babelgate.gateway.pauses import PauseChange
 from babelgate.gateway.rates import RatesQuery
 from babelgate.gateway.replicas import Identity
+from babelgate.gateway.spreading import Change
 from babelgate.jsontext import decoded
 from babelgate.observe.rates import COUNTS, LANES, RatesReport
 from babelgate.push.file import Version
@@ -49,11 +50,13 @@ class SearchAnswer(Struct, frozen=True):
     finding: Finding | None
 
 
-class PauseExchange(Struct, frozen=True):
-    """The pauses and resumes that a gateway knows, and its incarnation: what it tells, and what it is answered."""
+class Told(Struct, Generic[Change], frozen=True, omit_defaults=True):
+    """What a gateway tells, and what it is answered: changes, its incarnation, and maybe the digest of all that it
+    knows. A gateway with the same digest answers with no changes."""
 
     incarnation: str
-    changes: Sequence[PauseChange]
+    changes: Sequence[Change]
+    digest: str = ""
 
 
 class PushQuestion(Struct, frozen=True):
@@ -66,15 +69,6 @@ class PushAnswer(Struct, frozen=True):
     """What is newer there: pushes by queue, sealed because they have secrets."""
 
     sealed: str
-
-
-class TokenExchange(Struct, frozen=True):
-    """What a gateway tells of tokens, its incarnation, and the digest of all that it knows. Who is told answers in the
-    same way: with all that it knows, if its digest is another one."""
-
-    incarnation: str
-    versions: Sequence[MadeToken]
-    digest: str
 
 
 class _Error(Struct, frozen=True):
@@ -98,10 +92,10 @@ _rates_queries = msgspec.json.Decoder(RatesQuery)
 _rates = msgspec.json.Decoder(RatesReport)
 _inquiries = msgspec.json.Decoder(Inquiry)
 _findings = msgspec.json.Decoder(SearchAnswer)
-_pauses = msgspec.json.Decoder(PauseExchange)
+_pauses = msgspec.json.Decoder(Told[PauseChange])
 _push_questions = msgspec.json.Decoder(PushQuestion)
 _push_answers = msgspec.json.Decoder(PushAnswer)
-_token_exchanges = msgspec.json.Decoder(TokenExchange)
+_token_exchanges = msgspec.json.Decoder(Told[MadeToken])
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -144,12 +138,12 @@ def decode_finding(body: bytes) -> Finding | None:
     return decoded(_findings, body).finding
 
 
-def encode_pauses(incarnation: str, changes: Sequence[PauseChange]) -> bytes:
-    """The body of an exchange of pauses, or of its answer."""
-    return _encoder.encode(PauseExchange(incarnation, changes))
+def encode_told(exchange: Told[Any]) -> bytes:
+    """The body of an exchange, or of its answer."""
+    return _encoder.encode(exchange)
 
 
-def decode_pauses(body: bytes) -> PauseExchange:
+def decode_pauses(body: bytes) -> Told[PauseChange]:
     """What a peer knows of pauses. Raises msgspec.MsgspecError."""
     return decoded(_pauses, body)
 
@@ -174,12 +168,7 @@ def decode_push_answer(body: bytes) -> PushAnswer:
     return decoded(_push_answers, body)
 
 
-def encode_tokens(exchange: TokenExchange) -> bytes:
-    """The body of an exchange of tokens, or of its answer."""
-    return _encoder.encode(exchange)
-
-
-def decode_tokens(body: bytes) -> TokenExchange:
+def decode_tokens(body: bytes) -> Told[MadeToken]:
     """What a peer tells of tokens. Raises msgspec.MsgspecError."""
     return decoded(_token_exchanges, body)
 

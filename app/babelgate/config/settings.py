@@ -122,9 +122,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        routes = {f"queues.{name}": queue for name, queue in self.queues.items()}
-        if self.default is not None:
-            routes["default"] = self.default
+        routes = self.routes
         for key, route in routes.items():
             if route.broker not in self.brokers:
                 names = ", ".join(self.brokers)
@@ -207,9 +205,16 @@ class Settings(Section):
             raise ConfigError(key="peers.listen", reason=reason)
 
     @property
+    def routes(self) -> dict[str, QueueSettings]:
+        """All routes, by their key in the configuration: ``queues.NAME``, or ``default``."""
+        routes = {f"queues.{name}": queue for name, queue in self.queues.items()}
+        if self.default is not None:
+            routes["default"] = self.default
+        return routes
+
+    @property
     def _senders(self) -> list[str]:
-        routes = [*self.queues.values(), *filter(None, [self.default])]
-        return [rule.sender for route in routes for rule in route.accept if rule.sender is not None]
+        return [rule.sender for route in self.routes.values() for rule in route.accept if rule.sender is not None]
 
     @property
     def caller_names(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from babelgate.clock import Clock, now_ms, utc_text
 from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.spreading import NobodyElse, OtherProcesses, spread_words
 from babelgate.observe.audit.notes import note
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
@@ -106,27 +107,6 @@ class PauseOutcome(Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Heard(Struct, frozen=True):
-    """The changes that peers know, how many peers have answered, and the names of those that did not."""
-
-    changes: Sequence[PauseChange] = ()
-    told: int = 0
-    silent: Sequence[str] = ()
-
-
-class PausePeers(Protocol):
-    """The other gateways and workers."""
-
-    has_addresses: bool
-    """Whether gateways on other hosts are configured."""
-
-    async def exchange(self, changes: Sequence[PauseChange]) -> Heard:
-        """Tell all peers ``changes`` and return theirs; takes 3 s at most. Never raises."""
-
-    async def close(self) -> None:
-        """Close the connections; idempotent."""
-
-
 class PauseStore(Protocol):
     """Keeps changes for the processes of one host. Blocks for a few file operations."""
 
@@ -138,18 +118,6 @@ class PauseStore(Protocol):
 
     def merge(self, changes: Iterable[PauseChange]) -> list[PauseChange]:
         """Keep those of ``changes`` that count, and return all. Raises StateUnavailable."""
-
-
-class NoPausePeers:
-    """The peers of a process that has none."""
-
-    has_addresses = False
-
-    async def exchange(self, changes: Sequence[PauseChange]) -> Heard:
-        return Heard()
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 class Pauses:
@@ -167,7 +135,7 @@ class Pauses:
         """``store`` None: a pause ends with this process. ``check_route``: raises QueueNotFound."""
         self._clock = clock
         self._store = store
-        self.peers: PausePeers = NoPausePeers()
+        self.peers: OtherProcesses[PauseChange] = NobodyElse()
         """Whom to tell. They are known once the gateway is."""
         self._check_route = check_route
         self._changes: dict[str, PauseChange] = {}
@@ -352,20 +320,3 @@ def remembered(changes: Iterable[PauseChange]) -> list[PauseChange]:
     resumed = sorted((each for each in found if not each.paused), key=lambda each: each.at)
     forgotten = {each.queue for each in resumed[:-MAX_RESUMED]}
     return [each for each in found if each.queue not in forgotten]
-
-
-def spread_words(kept: bool, told: int, silent: Sequence[str], has_addresses: bool) -> str:
-    """Who knows a change, in sentences: see :class:`PauseOutcome`. ``has_addresses``: gateways on other hosts are
-    configured."""
-    words = [
-        "It is kept in state_dir, which other processes with this directory read within a second."
-        if kept
-        else "It is in memory only, and ends with this process: state_dir cannot be written."
-    ]
-    if told:
-        words.append(f"{told} other {'process knows' if told == 1 else 'processes know'} it.")
-    if silent:
-        words.append(f"No answer from {', '.join(silent)}: what does not answer learns it later.")
-    elif not has_addresses:
-        words.append("No peers on other hosts are configured: a gateway there does not learn it.")
-    return " ".join(words)

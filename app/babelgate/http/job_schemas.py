@@ -25,7 +25,7 @@ Job = Annotated[
 ]
 
 
-class SchemaView(View):
+class JobSchemaView(View):
     """The schema of a job, without its text."""
 
     job: str
@@ -35,10 +35,10 @@ class SchemaView(View):
     sha256: str = Field(description="SHA-256 of the file in hexadecimal; it changes with any byte.")
 
 
-class SchemaListView(View):
+class JobSchemaListView(View):
     """The schemas of jobs."""
 
-    schemas: list[SchemaView]
+    schemas: list[JobSchemaView]
     """The schemas, by job."""
 
 
@@ -47,7 +47,7 @@ def routes() -> APIRouter:
     """The routes of every application in this process."""
     router = APIRouter(dependencies=NO_PARAMETERS)
 
-    @router.get("/schemas", response_model=SchemaListView)
+    @router.get("/schemas", response_model=JobSchemaListView)
     async def list_schemas(gateway: GatewayOf, caller: CallerOf, request: Request) -> Response:
         caller.require_some()
         found = [{"job": each.job, "path": each.path, "sha256": each.sha256} for each in gateway.schema_checks.schemas]

@@ -23,7 +23,7 @@ from babelgate.cluster.wire import (
     PushQuestion,
     SearchAnswer,
     SettleCall,
-    TokenExchange,
+    Told,
     decode_calls,
     decode_inquiry,
     decode_pauses,
@@ -31,9 +31,8 @@ from babelgate.cluster.wire import (
     decode_rates_query,
     decode_tokens,
     encode_answers,
-    encode_pauses,
     encode_push_answer,
-    encode_tokens,
+    encode_told,
 )
 from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
 from babelgate.gateway.gateway import Gateway
@@ -152,7 +151,7 @@ class PeerApi:
         # It may have asked itself.
         if told.incarnation != self._gateway.incarnation:
             await pauses.learn(told.changes)
-        return encode_pauses(self._gateway.incarnation, pauses.changes())
+        return encode_told(Told(self._gateway.incarnation, pauses.changes()))
 
     def _newer(self, pushes: NewerPushes, body: bytes) -> bytes:
         try:
@@ -168,10 +167,10 @@ class PeerApi:
             raise InvalidParameter(name="body", reason="is not what a gateway knows of tokens") from None
         # It may have asked itself.
         if told.incarnation != self._gateway.incarnation:
-            await tokens.learn(told.versions)
+            await tokens.learn(told.changes)
         digest = tokens.digest()
         versions = () if told.digest == digest else tokens.versions()
-        return encode_tokens(TokenExchange(self._gateway.incarnation, versions, digest))
+        return encode_told(Told(self._gateway.incarnation, versions, digest))
 
     async def _found(self, body: bytes) -> bytes:
         try:

@@ -131,7 +131,7 @@ class _Spread(View):
     """The same in sentences for people."""
 
 
-class NewTokenView(_Spread):
+class IssuedTokenView(_Spread):
     """A token with its secret, and which processes know it."""
 
     secret: str

@@ -11,7 +11,7 @@ from babelgate.http.dependencies import NO_PARAMETERS, CallerOf
 from babelgate.http.problems import MethodNotAllowed
 from babelgate.http.token_views import (
     ROTATION,
-    NewTokenView,
+    IssuedTokenView,
     RevokedTokenView,
     RotationRequest,
     TokenListView,
@@ -60,11 +60,11 @@ def routes() -> APIRouter:
     router = APIRouter(prefix="/tokens", dependencies=NO_PARAMETERS)
 
     @router.post("", status_code=201, dependencies=_NOT_STORED)
-    async def create_token(tokens: TokensOf, caller: CallerOf, parameters: TokenRequest) -> NewTokenView:
+    async def create_token(tokens: TokensOf, caller: CallerOf, parameters: TokenRequest) -> IssuedTokenView:
         ttl_seconds, ends_at = parameters.ttl_seconds, parameters.ends_at
         rights = parameters.granted
         made = await tokens.create(caller, parameters.name, rights, ttl_seconds=ttl_seconds, ends_at=ends_at)
-        return NewTokenView.of(_noted(made))
+        return IssuedTokenView.of(_noted(made))
 
     @router.get("")
     async def list_tokens(tokens: TokensOf, caller: CallerOf) -> TokenListView:
@@ -73,10 +73,10 @@ def routes() -> APIRouter:
     @router.post("/{id}:rotate", dependencies=_NOT_STORED)
     async def rotate_token(
         tokens: TokensOf, caller: CallerOf, id: TokenId, parameters: RotationRequest = ROTATION
-    ) -> NewTokenView:
+    ) -> IssuedTokenView:
         overlap, ttl_seconds = parameters.overlap_seconds, parameters.ttl_seconds
         ends_at = parameters.ends_at
-        return NewTokenView.of(
+        return IssuedTokenView.of(
             _noted(await tokens.rotate(caller, id, overlap, ttl_seconds=ttl_seconds, ends_at=ends_at))
         )
 

@@ -28,8 +28,7 @@ from babelgate.identities.fetching import Documents
 from babelgate.identities.identities import Identities
 from babelgate.identities.issuer import Issuer
 from babelgate.identities.terms import IssuerTerms, RightsRule
-from babelgate.tokens.file import TokenFile
-from babelgate.tokens.peers import TokenPeers
+from babelgate.tokens.file import MadeToken, TokenFile
 from babelgate.tokens.tokens import Tokens
 
 
@@ -66,7 +65,7 @@ def _rights_rule(section: GrantSettings) -> RightsRule:
     return RightsRule(section.claim, frozenset(section.value), grant)
 
 
-def make_tokens(settings: Settings, auth: Auth, peers: TokenPeers, clock: Clock) -> Tokens | str:
+def make_tokens(settings: Settings, auth: Auth, peers: OtherProcesses[MadeToken], clock: Clock) -> Tokens | str:
     """The tokens that calls make, which add to the callers of ``auth``; a text: why they make none."""
     section = settings.auth
     if not isinstance(section, AuthSettings) or auth.callers is None:
@@ -96,9 +95,7 @@ def rate_limits(settings: Settings, router: Router, bindings: Mapping[str, Bindi
     one that shares rates."""
     store = rate_store(settings, bindings)
     identity = settings.rate_limits.identity
-    configured: list[RateSettings | None] = [
-        route.limits for route in (*settings.queues.values(), *filter(None, [settings.default]))
-    ]
+    configured: list[RateSettings | None] = [route.limits for route in settings.routes.values()]
     if isinstance(settings.auth, AuthSettings):
         configured += [token.limits for token in settings.auth.tokens]
     if identity is None and all(limits is None for limits in configured):

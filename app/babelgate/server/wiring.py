@@ -16,8 +16,8 @@ from babelgate.brokers.binding import Binding
 from babelgate.brokers.idempotency_store import KeepsKeys, Terms
 from babelgate.brokers.registry import connect, driver
 from babelgate.clock import Clock, now_ms
+from babelgate.cluster.asking import EXCHANGE_SECONDS, AllPeers, Exchanging
 from babelgate.cluster.client import ANSWER_SECONDS, Address
-from babelgate.cluster.pausing import PeerPauses
 from babelgate.cluster.peers import Peers
 from babelgate.cluster.pushing import PeerPushes
 from babelgate.cluster.roll_call import PeerRollCall
@@ -26,8 +26,7 @@ from babelgate.cluster.sealing import PeerCipher
 from babelgate.cluster.searching import PeerSearch
 from babelgate.cluster.signing import Signer
 from babelgate.cluster.sockets import SocketDirectory
-from babelgate.cluster.token_exchange import PeerTokens
-from babelgate.cluster.wire import PushQuestion
+from babelgate.cluster.wire import PAUSES_PATH, TOKENS_PATH, PushQuestion, decode_pauses, decode_tokens
 from babelgate.cluster.worker_metrics import Workers
 from babelgate.config.sections import QueueSettings
 from babelgate.config.settings import Settings
@@ -107,10 +106,7 @@ def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy
     if section.store not in (OWN, NONE) and not isinstance(bindings[section.store], KeepsKeys):
         reason = f"the broker {section.store!r} cannot keep keys; docs/brokers.md says which can"
         raise ConfigError(key="idempotency.store", reason=reason)
-    routes = {f"queues.{name}": queue for name, queue in settings.queues.items()}
-    if settings.default is not None:
-        routes["default"] = settings.default
-    for key, queue in routes.items():
+    for key, queue in settings.routes.items():
         store = queue.broker if section.store == OWN else section.store
         for index, accepted in enumerate(queue.accept):
             if accepted.idempotency_header is not None and not isinstance(bindings.get(store), KeepsKeys):
@@ -192,7 +188,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         history=_history(settings, journaled, searching),
     )
     gateway.schema_checks.schemas = job_schemas(settings)
-    gateway.pauses.peers = PeerPauses(gateway.incarnation, signer, directory, places)
+    told = AllPeers(signer, directory, places, EXCHANGE_SECONDS, "pauses")
+    gateway.pauses.peers = Exchanging(gateway.incarnation, told, PAUSES_PATH, decode_pauses)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,
@@ -228,7 +225,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         ended.append(access.ended)
         malformed.append(access.malformed)
     auth, identities = make_auth(settings, clock)
-    tokens = make_tokens(settings, auth, PeerTokens(gateway.incarnation, signer, directory, places), clock)
+    knowing = AllPeers(signer, directory, places, EXCHANGE_SECONDS, "tokens")
+    tokens = make_tokens(settings, auth, Exchanging(gateway.incarnation, knowing, TOKENS_PATH, decode_tokens), clock)
     making = tokens if isinstance(tokens, Tokens) else None
     parts += [each for each in (making, identities) if each is not None]
     if identities is not None:

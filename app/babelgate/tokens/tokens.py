@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from babelgate.clock import Clock, now_ms
 from babelgate.errors import ConfigError, Forbidden, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
-from babelgate.gateway.pauses import spread_words
+from babelgate.gateway.spreading import NobodyElse, OtherProcesses, spread_words
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.tokens.errors import TokenNameTaken, UnknownToken
 from babelgate.tokens.file import MadeToken, Rights, Stored, TokenFile, digest_of, merged
 from babelgate.tokens.making import account_of, end_of, new_token, with_new
-from babelgate.tokens.peers import NoTokenPeers, TokenPeers
 from babelgate.tokens.secret import digest, new_secret
 
 FILE_SECONDS = 1.0
@@ -62,7 +61,7 @@ class Tokens:
         *,
         max_ttl_seconds: float,
         names: Collection[str] = (),
-        peers: TokenPeers | None = None,
+        peers: OtherProcesses[MadeToken] | None = None,
         clock: Clock = now_ms,
     ) -> None:
         """``callers``: those of all credentials, by SHA-256, to which this adds and from which it removes. ``names``:
@@ -73,7 +72,7 @@ class Tokens:
         self._max_ttl_seconds = max_ttl_seconds
         self._names = frozenset(names)
         self._clock = clock
-        self._peers = NoTokenPeers() if peers is None else peers
+        self._peers: OtherProcesses[MadeToken] = NobodyElse() if peers is None else peers
         self._stored: Stored = {}
         self._digest: str | None = None
         """Of what is stored; None: not computed yet."""
@@ -232,7 +231,7 @@ class Tokens:
 
     async def _spread(self, token: MadeToken, secret: str, kept: bool) -> TokenChange:
         heard = await self._peers.exchange([token], self.digest())
-        await self.learn(heard.versions)
+        await self.learn(heard.changes)
         return TokenChange(
             token=token,
             secret=secret,
@@ -311,7 +310,7 @@ class Tokens:
 
     async def _compare(self) -> None:
         heard = await self._peers.exchange((), self.digest())
-        self._adopt(heard.versions, "peer")
+        self._adopt(heard.changes, "peer")
         if self._stored:
             # Also without news: the file may have refused the last ones, on a full disk for example.
             await self._keep()

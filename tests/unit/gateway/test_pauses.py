@@ -17,12 +17,12 @@ from babelgate.gateway.pauses import (
     MAX_PAUSED,
     MAX_REASON,
     MAX_RESUMED,
-    Heard,
     PauseChange,
     Pauses,
     TooManyPaused,
     remembered,
 )
+from babelgate.gateway.spreading import Heard
 from tests.harness.world import PATIENCE, until
 
 
@@ -44,7 +44,7 @@ class Other:
         self.known = known
         self.silent = silent
 
-    async def exchange(self, changes: Sequence[PauseChange]) -> Heard:
+    async def exchange(self, changes: Sequence[PauseChange], digest: str = "") -> Heard[PauseChange]:
         await self.pauses.learn([*self.known, *changes])
         return Heard(self.pauses.changes(), 1, self.silent)
 

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from babelgate.errors import ConfigError, Forbidden, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import ANYONE, Caller, Right
+from babelgate.gateway.spreading import Heard
 from babelgate.tokens.errors import TokenNameTaken, TooManyTokens, UnknownToken
 from babelgate.tokens.file import REMEMBERED_MS, MadeToken, Stored, TokenFile, digest_of, merged
 from babelgate.tokens.making import MAX_OF_ACCOUNT, MAX_REMEMBERED, MAX_TOKENS, with_new
-from babelgate.tokens.peers import HeardTokens
 from babelgate.tokens.secret import checksum, digest, new_secret
 from babelgate.tokens.tokens import Tokens
 from tests.harness import world
@@ -48,11 +48,11 @@ class Other:
     def __init__(self) -> None:
         self.tokens: Tokens | None = None
 
-    async def exchange(self, versions: Sequence[MadeToken], digest: str) -> HeardTokens:
+    async def exchange(self, changes: Sequence[MadeToken], digest: str = "") -> Heard[MadeToken]:
         if self.tokens is None:
-            return HeardTokens(silent=["other"])
-        await self.tokens.learn(versions)
-        return HeardTokens(() if self.tokens.digest() == digest else self.tokens.versions(), 1)
+            return Heard(silent=["other"])
+        await self.tokens.learn(changes)
+        return Heard(() if self.tokens.digest() == digest else self.tokens.versions(), 1)
 
     async def close(self) -> None:
         pass
@@ -295,11 +295,11 @@ class Rival(Other):
         self.times = times
         self.members = members
 
-    async def exchange(self, versions: Sequence[MadeToken], digest: str) -> HeardTokens:
+    async def exchange(self, changes: Sequence[MadeToken], digest: str = "") -> Heard[MadeToken]:
         if not self.times:
-            return HeardTokens(told=1)
+            return Heard(told=1)
         self.times -= 1
-        return HeardTokens([replace(each, at=each.at + 1, **self.members) for each in versions], told=1)
+        return Heard([replace(each, at=each.at + 1, **self.members) for each in changes], told=1)
 
 
 async def test_a_rotation_returns_a_secret_that_is_valid(tmp_path: Path) -> None:

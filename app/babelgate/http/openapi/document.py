@@ -43,9 +43,6 @@ _MEMBERS_OF_PARTS = {*_MEMBERS, "kind", "query"}
 _OF_PARAMETER = ("description", "default", "examples")
 """Members of a schema that the document gives of the parameter itself."""
 _VIEW = "View"
-_NAMES = {"NewTokenView": "IssuedToken", "SchemaView": "JobSchema", "SchemaListView": "JobSchemaList"}
-"""Schemas with another name than their class: clients for Go have a function NewToken beside Token, and generators for
-Python a Schema of their own."""
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
@@ -212,7 +209,7 @@ def _named(generated: Json) -> Json:
 def _name(text: str) -> str:
     """The name of a schema, or the reference to it, of the class that ``text`` ends with."""
     head, slash, last = text.rpartition("/")
-    return head + slash + _NAMES.get(last, last.removesuffix(_VIEW))
+    return head + slash + last.removesuffix(_VIEW)
 
 
 def _explicit(node: Any) -> Any:
