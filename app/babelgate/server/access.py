@@ -19,6 +19,7 @@ from babelgate.gateway.page_tokens import PageTerms
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Router
 from babelgate.gateway.shared_rates import SharedRates
+from babelgate.gateway.spreading import OtherProcesses
 from babelgate.http.accepted_bodies import AcceptedBodies, AcceptRule
 from babelgate.http.auth import Auth
 from babelgate.http.cors import CorsPolicy, CorsRules
