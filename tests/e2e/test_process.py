@@ -1,4 +1,5 @@
-"""The server process: start, stop, workers, limits. Each test runs `babelgate serve` for real."""
+"""The server process: start, stop, workers, limits. Each test runs `babelgate serve` for real; where neither the start,
+signals nor workers are tested, in a fork of a process that has loaded it."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ import httpx
 import psutil
 import pytest
 
-from tests.harness.gateway import STOP_SECONDS, GatewayProcess, is_alive
-from tests.harness.gateway import gateway as any_gateway
+from tests.harness.gateway import STOP_SECONDS, ForkedGateway, GatewayProcess, is_alive
+from tests.harness.gateway import gateway as forked_gateway
 from tests.harness.sockets import Connection
 
 DRAFT = {"job": "x", "data": {"n": 1}}
-gateway = partial(any_gateway, kind=GatewayProcess)
+gateway = partial(forked_gateway, kind=GatewayProcess)
 
 
 @pytest.fixture
@@ -115,14 +116,14 @@ def test_a_publish_in_flight_finishes(directory, queue):
 
 
 def test_a_request_that_never_ends_does_not_keep_the_process(directory, queue):
-    with gateway(directory, {"shutdown_seconds": 1}) as process:
+    with forked_gateway(directory, {"shutdown_seconds": 1}) as process:
         connection, _ = half_a_publish(process, queue)
         with connection:
             assert process.stop() == 0
 
 
 def test_draining_is_not_ready_and_still_serves(directory, queue):
-    with gateway(directory, {"drain_seconds": 60}) as process, process.client() as client:
+    with forked_gateway(directory, {"drain_seconds": 60}) as process, process.client() as client:
         process.terminate()
         until(lambda: client.get("readyz").status_code == 503, "draining is ready")
         assert client.post(f"queues/{queue}/messages", json=DRAFT).status_code == 201
@@ -133,7 +134,7 @@ def test_draining_is_not_ready_and_still_serves(directory, queue):
 
 
 def test_a_token_outlives_a_restart(directory, queue):
-    with gateway(directory) as process:
+    with forked_gateway(directory) as process:
         with process.client() as client:
             client.post(f"queues/{queue}/messages", json=DRAFT)
             (message,) = client.post(f"queues/{queue}/messages:receive").json()["messages"]
@@ -194,7 +195,7 @@ def test_the_soft_limit_on_open_files_is_raised(directory):
 
 
 def test_a_prefix(directory, queue):
-    with gateway(directory, {"prefix": "/mq"}) as process, process.client() as client:
+    with forked_gateway(directory, {"prefix": "/mq"}) as process, process.client() as client:
         assert process.url.endswith("/mq")
         assert client.post(f"queues/{queue}/messages", json=DRAFT).status_code == 201
 
@@ -204,7 +205,7 @@ def test_tls(directory, queue):
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
     arguments = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
     subprocess.run([*command.split(), *arguments], check=True, capture_output=True)
-    with gateway(directory, None, "--tls-cert", str(cert), "--tls-key", str(key)) as process:
+    with forked_gateway(directory, None, "--tls-cert", str(cert), "--tls-key", str(key)) as process:
         assert process.url.startswith("https://")
         with process.client(verify=ssl.create_default_context(cafile=cert)) as client:
             assert client.post(f"queues/{queue}/messages", json=DRAFT).status_code == 201
@@ -222,7 +223,7 @@ def test_tls(directory, queue):
     ],
 )
 def test_what_cannot_be_served_is_refused_in_words(directory, config, words):
-    process = GatewayProcess(directory, config)
+    process = ForkedGateway(directory, config)
     with pytest.raises(AssertionError, match="ended with 1"):
         process.start()
     assert words in process.log_text()
@@ -230,14 +231,14 @@ def test_what_cannot_be_served_is_refused_in_words(directory, config, words):
 
 
 def test_any_free_port_is_taken_where_none_is_named(directory):
-    with gateway(directory, {"port": 0}) as process:
+    with forked_gateway(directory, {"port": 0}) as process:
         assert process.is_ready()
 
 
 def test_a_port_that_is_taken_is_refused_in_words(directory):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = GatewayProcess(directory, {"port": port})
+        process = ForkedGateway(directory, {"port": port})
         with pytest.raises(AssertionError, match="ended with 1"):
             process.start()
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in process.log_text()
@@ -250,7 +251,7 @@ def test_no_secret_is_printed(directory):
         "default": {"broker": "dead"},
         "log_level": "debug",
     }
-    with gateway(directory, config) as process, process.client() as client:
+    with forked_gateway(directory, config) as process, process.client() as client:
         assert client.post("queues/a/messages", json=DRAFT).status_code == 503
         assert secret not in client.get("brokers").text
         process.stop()
@@ -267,7 +268,7 @@ def test_it_stops_while_clients_keep_their_connections(directory):
             except httpx.TransportError:
                 return
 
-    with gateway(directory) as process, process.client() as client, ThreadPoolExecutor() as pool:
+    with forked_gateway(directory) as process, process.client() as client, ThreadPoolExecutor() as pool:
         clients = [pool.submit(hammer, client) for _ in range(4)]
         try:
             assert process.stop() == 0

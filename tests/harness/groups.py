@@ -22,6 +22,7 @@ import pytest
 
 from tests.brokers import registry
 from tests.harness.broker import Variant
+from tests.harness.essential import BEYOND, ESSENTIAL, NOT_ESSENTIAL
 
 ROOT = Path(__file__).resolve().parents[2]
 GREEN = ROOT / ".ci/green"
@@ -58,21 +59,6 @@ _TAKES_VARIANTS = re.compile(rb"\bregistry\.(params|marks)\(")
 
 GROUPS = tuple(dict.fromkeys(TESTS.values()))
 
-ESSENTIAL = (
-    "tests/architecture/",
-    "tests/unit/",
-    "tests/http/",
-    "tests/console/",
-    *(f"tests/brokers/{kind}/test_contract.py" for kind in BROKERS),
-    "tests/e2e/test_kill.py::test_one_gateway",
-    "tests/e2e/test_readme.py",
-    "tests/pipeline/test_ingest.py::test_every_member_of_every_record_arrives",
-)
-"""What ``make test`` runs, by beginnings of names: each broker's contract once, on its ordinary variant."""
-
-NOT_ESSENTIAL = ("browser", "prometheus", "slow")
-"""Marks of tests that ``make test`` leaves out, unless :data:`ESSENTIAL` names them."""
-
 _LEFT_OUT = re.compile(rf"\bmark\.({'|'.join((*NOT_ESSENTIAL, 'repeated'))})\b".encode())
 """In the text of a file of which ``make test`` leaves out some test."""
 
@@ -103,7 +89,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/http/openapi/": ("document", "clients", "http", "image", "processes"),
     "app/babelgate/identities/": ("http", "keycloak", "processes"),
     "app/babelgate/leases/": _SERVING,
-    "app/babelgate/observe/journal/": ("console", "http", "image", "pipeline", "processes"),
+    "app/babelgate/observe/journal/": ("console", "http", "image", "pipeline", "processes", "units"),
     "app/babelgate/pipeline/": ("pipeline", "image", "processes"),
     "app/babelgate/push/": (*BROKERS, "http", "processes"),
     "app/babelgate/schemas/": ("http", "processes"),
@@ -125,11 +111,11 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/e2e/new_broker/": ("processes",),
     "tests/harness/asgi.py": ("console", "http"),
     "tests/harness/browser.py": ("console", "pipeline", "processes"),
-    "tests/harness/caches.py": ("processes",),
+    "tests/harness/caches.py": ("http", "processes"),
     "tests/harness/console.py": ("console",),
     "tests/harness/disk.py": ("newer", "pulsar", "sqlite"),
     "tests/harness/encodings.py": ("http",),
-    "tests/harness/haproxy.py": ("chart", "image"),
+    "tests/harness/haproxy.py": ("chart", "http", "image"),
     "tests/harness/hostile.py": ("pipeline",),
     "tests/harness/hostile_text.py": ("processes",),
     "tests/harness/image.py": ("image",),
@@ -138,10 +124,10 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/kept.py": (),
     "tests/harness/kubernetes.py": ("chart",),
     "tests/harness/letters.py": ("console",),
-    "tests/harness/memory.py": ("console",),
+    "tests/harness/memory.py": ("console", "http", "units"),
     "tests/harness/monitoring.py": ("chart", "processes"),
     "tests/harness/newer.py": ("newer",),
-    "tests/harness/operations.py": ("processes",),
+    "tests/harness/operations.py": ("http", "processes"),
     "tests/harness/pages.py": ("processes",),
     "tests/harness/parking.py": (),
     "tests/harness/pod.py": ("chart", "image"),
@@ -212,7 +198,7 @@ def groups_of(path: str) -> frozenset[str]:
 def is_essential(item: pytest.Item) -> bool:
     """Whether ``make test`` runs the test."""
     beginning = longest(dict.fromkeys(ESSENTIAL), item.nodeid)
-    if beginning is None or item.get_closest_marker("repeated"):
+    if beginning is None or longest(BEYOND, item.nodeid) or item.get_closest_marker("repeated"):
         return False
     if beginning.startswith("tests/brokers/"):
         return _variant_of(item) in registry.ORDINARY
@@ -223,7 +209,11 @@ def is_essential(item: pytest.Item) -> bool:
 def is_essential_file(path: str) -> bool:
     """Whether ``make test`` runs all tests of a file. Half of all tests are in such files."""
     beginning = longest(dict.fromkeys(ESSENTIAL), path)
-    return beginning is not None and beginning.endswith("/") and not _LEFT_OUT.search((ROOT / path).read_bytes())
+    if beginning is None or not beginning.endswith("/"):
+        return False
+    if longest(BEYOND, path) or any(each.startswith(f"{path}::") for each in BEYOND):
+        return False
+    return not _LEFT_OUT.search((ROOT / path).read_bytes())
 
 
 def _variant_of(item: pytest.Item) -> Variant | None:
@@ -247,7 +237,7 @@ class Selection:
     def reads(self, path: str) -> bool:
         """Whether a file may have tests of the selection."""
         if self.essential:
-            return path.startswith(tuple(each.partition("::")[0] for each in ESSENTIAL))
+            return path.startswith(tuple(each.partition("::")[0] for each in ESSENTIAL)) and not longest(BEYOND, path)
         if longest(TESTS, path) is None or is_essential_file(path):
             return False
         return bool(self.shards) or not self.groups.isdisjoint(groups_of(path))

@@ -12,7 +12,8 @@ import pytest
 from tests.architecture.sources import ROOT, tracked
 from tests.brokers import registry
 from tests.harness import groups
-from tests.harness.groups import AFFECTED, BROKERS, ESSENTIAL, GROUPS, TESTS, Selection, affected, longest
+from tests.harness.essential import BEYOND, ESSENTIAL
+from tests.harness.groups import AFFECTED, BROKERS, GROUPS, TESTS, Selection, affected, longest
 
 FILES = [path.relative_to(ROOT).as_posix() for path in tracked()]
 
@@ -26,13 +27,14 @@ def test_each_line_of_a_table_is_about_files_that_exist(table):
     assert [each for each in table if not any(path.startswith(each) for path in FILES)] == []
 
 
-def test_what_is_essential_exists():
+@pytest.mark.parametrize("names", [ESSENTIAL, BEYOND], ids=["essential", "beyond"])
+def test_what_is_named_exists(names):
     def defines(name: str) -> bool:
         path, _, test = name.partition("::")
         found = [each for each in FILES if each.startswith(path)]
         return bool(found) and (not test or f"def {test}(" in (ROOT / found[0]).read_text("utf-8"))
 
-    assert [each for each in ESSENTIAL if not defines(each)] == []
+    assert [each for each in names if not defines(each)] == []
 
 
 def test_each_folder_of_the_product_leads_to_a_group():
@@ -147,6 +149,21 @@ def test_variants_that_a_file_does_not_show_are_refused():
 def test_a_file_that_make_test_runs_whole_is_read_for_it_alone(path):
     assert Selection("essential").reads(path)
     assert not Selection(",".join(GROUPS)).reads(path) and not Selection("1/8").reads(path)
+
+
+def test_what_is_dear_is_left_to_its_group():
+    """The whole of a file, and one test of a file whose others are essential."""
+    whole, one = "tests/unit/test_sharing.py", "tests/http/test_upload.py"
+    essential, group = Selection("essential"), Selection("http,units")
+    assert not essential.reads(whole) and group.reads(whole)
+    assert essential.reads(one) and group.reads(one)
+    for test, is_essential in (("test_100_megabytes_do_not_grow_the_process", False), ("test_it", True)):
+        item = cast(pytest.Item, SimpleNamespace(nodeid=f"{one}::{test}", get_closest_marker=lambda name: None))
+        assert (essential.takes(item), group.takes(item)) == (is_essential, not is_essential)
+
+
+def test_what_make_test_leaves_out_of_a_folder_is_of_that_folder():
+    assert [each for each in BEYOND if not each.startswith(ESSENTIAL)] == []
 
 
 def test_a_mark_that_a_file_does_not_show_is_refused():

@@ -204,3 +204,12 @@ def test_each_python_that_is_tested_is_declared() -> None:
     declared = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if re.search(r":: Python :: \d+\.", each)]
     assert declared == [release["Python"] for release in versions.DEBIAN.values()]
     assert PROJECT["requires-python"] == f">={declared[0]}"
+
+
+def test_the_addresses_are_those_of_the_repository_that_the_client_for_go_names() -> None:
+    (module,) = re.findall(r"^module (.+)/clients/go$", (ROOT / "clients/go/go.mod").read_text(), re.MULTILINE)
+    repository = PROJECT["urls"]["Repository"]
+    assert repository == f"https://{module}"
+    files = {url.removeprefix(repository) for url in PROJECT["urls"].values()} - {""}
+    assert files == {"/tree/main/docs", "/blob/main/CHANGELOG.md"}
+    assert [each for each in files if not (ROOT / each.split("/main/")[1]).exists()] == []
