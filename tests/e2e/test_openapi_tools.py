@@ -12,6 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from babelgate.config import settings
+from babelgate.gateway.authorization import ANYONE
+from babelgate.http import asyncapi
+from babelgate.schemas.job_schemas import load
+from babelgate.server.wiring import build_gateway
+from tests.harness.asyncapi import configured
 from tests.harness.ci import missing
 from tests.harness.gateway import gateway
 from tools import openapi_generator
@@ -44,6 +50,30 @@ def test_the_linters_refuse_a_worse_document(linter, tmp_path):
     rules = FOLDER / f"{linter}.yaml"
     options = ("--config", rules) if linter == "redocly" else ("--ruleset", rules, "--fail-severity", "hint")
     assert "operation" in run(linter, "lint", *options, worse, cwd=tmp_path, status=1)
+
+
+ASYNCAPI_RULES = {
+    "extends": ["spectral:asyncapi"],
+    "rules": {
+        # What the document of a running gateway does not know.
+        "asyncapi-3-tags": "off",
+        "asyncapi-info-contact": "off",
+        "asyncapi-info-license": "off",
+    },
+}
+
+
+def test_spectral_accepts_the_asyncapi_document(tmp_path):
+    """It has the official JSON Schema of such documents."""
+    found = build_gateway(settings.load(configured(tmp_path), {}))
+    found.schema_checks.schemas = load(tmp_path / "schemas")
+    made = asyncapi.document(found, ANYONE, asyncapi.PublicAddress("localhost:8080", "http", "/mq"))
+    (tmp_path / "rules.json").write_text(json.dumps(ASYNCAPI_RULES))
+    worse = {**made, "operations": {"x": {"action": "send", "channel": {"$ref": "#/channels/nowhere"}}}}
+    for document, status in ((made, 0), (worse, 1)):
+        (tmp_path / "asyncapi.json").write_text(json.dumps(document))
+        options = ("--ruleset", "rules.json", "--fail-severity", "warn")
+        run("spectral", "lint", *options, "asyncapi.json", cwd=tmp_path, status=status)
 
 
 def test_openapi_generator_recommends_nothing():

@@ -60,8 +60,8 @@ TOKENS_PATHS = [("GET", "/tokens"), ("POST", "/tokens"), ("POST", "/tokens/{id}:
 ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics"), ("GET", "/replicas")]
 HISTORY = [("GET", "/messages"), ("GET", "/messages/{message_id}"), ("GET", "/traces/{trace_id}")]
 """Need a right to read on some queue. :mod:`tests.http.test_history` tests which events they show."""
-SCHEMAS = [("GET", "/schemas"), ("GET", "/schemas/{job}")]
-"""Need any right on any queue: :mod:`tests.http.test_job_schemas`."""
+SCHEMAS = [("GET", "/schemas"), ("GET", "/schemas/{job}"), ("GET", "/asyncapi.json")]
+"""Need any right on any queue: :mod:`tests.http.test_job_schemas`, :mod:`tests.http.test_asyncapi`."""
 
 
 async def test_the_table_names_every_route(client):

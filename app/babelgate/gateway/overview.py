@@ -135,6 +135,11 @@ class Overview:
         )
         return list(await asyncio.gather(*queries))
 
+    def addresses(self, caller: Caller) -> dict[str, str]:
+        """The URLs, without secrets, of those brokers of :meth:`managed` that are servers. Asks none of them."""
+        names = self.managed(caller)
+        return {name: url for name, url in self._urls.items() if name in names and not driver(name, url).embedded}
+
     def routes_to(self, broker: str) -> list[Route]:
         """The routes to ``broker`` of the queues that are configured by name or have a runtime in this process."""
         routes = {name: self._router.route(name) for name in self._router.configured()}

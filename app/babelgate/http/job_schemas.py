@@ -51,7 +51,7 @@ def routes() -> APIRouter:
     async def list_schemas(gateway: GatewayOf, caller: CallerOf, request: Request) -> Response:
         caller.require_some()
         found = [{"job": each.job, "path": each.path, "sha256": each.sha256} for each in gateway.schema_checks.schemas]
-        return _tagged(request, msgspec.json.encode({"schemas": found}))
+        return tagged(request, msgspec.json.encode({"schemas": found}))
 
     @router.get("/schemas/{job}", response_model=dict[str, object])
     async def get_schema(gateway: GatewayOf, caller: CallerOf, job: Job, request: Request) -> Response:
@@ -63,12 +63,12 @@ def routes() -> APIRouter:
         file = gateway.schema_checks.schemas.get(named)
         if file is None:
             raise SchemaNotFound(job=shortened(named))
-        return _tagged(request, file.text)
+        return tagged(request, file.text)
 
     return router
 
 
-def _tagged(request: Request, body: bytes) -> Response:
+def tagged(request: Request, body: bytes) -> Response:
     """``body`` with its entity tag; 304 if the client has it."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": _CACHING}

@@ -44,16 +44,23 @@ def subschemas(schema: Any, path: Path = ()) -> Iterator[tuple[Path, Schema]]:
     if not isinstance(schema, dict):
         return
     yield path, schema
-    for name in _ONE:
-        yield from subschemas(schema.get(name), (*path, name))
-    for name in _LISTS:
-        if isinstance(several := schema.get(name), list):
+    for below, each in children(schema):
+        yield from subschemas(each, (*path, *below))
+
+
+def children(schema: Schema) -> Iterator[tuple[Path, Any]]:
+    """Yield the subschemas directly in ``schema``, each with its path there: a keyword, and a name or an index."""
+    for keyword in _ONE:
+        if keyword in schema:
+            yield (keyword,), schema[keyword]
+    for keyword in _LISTS:
+        if isinstance(several := schema.get(keyword), list):
             for index, each in enumerate(several):
-                yield from subschemas(each, (*path, name, index))
-    for name in _MAPS:
-        if isinstance(named := schema.get(name), dict):
+                yield (keyword, index), each
+    for keyword in _MAPS:
+        if isinstance(named := schema.get(keyword), dict):
             for key, each in named.items():
-                yield from subschemas(each, (*path, name, key))
+                yield (keyword, key), each
 
 
 def resolved(reference: str, job: str, files: Mapping[str, SchemaFile]) -> tuple[str, Any]:
