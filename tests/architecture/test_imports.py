@@ -17,7 +17,7 @@ LAYERS: list[tuple[str, ...]] = [
         "babelgate.schematext",
         "babelgate.terminal",
     ),
-    ("babelgate.runtime", "babelgate.envelope"),
+    ("babelgate.runtime", "babelgate.envelope", "babelgate.privacy"),
     ("babelgate.ojs", "babelgate.observe", "babelgate.schemas"),
     ("babelgate.cloudevents",),
     ("babelgate.brokers",),

@@ -92,6 +92,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/observe/journal/": ("console", "http", "image", "pipeline", "processes", "units"),
     "app/babelgate/pipeline/": ("pipeline", "image", "processes"),
     "app/babelgate/push/": (*BROKERS, "http", "processes"),
+    "app/babelgate/privacy/": _SERVING,
     "app/babelgate/schemas/": ("http", "processes"),
     "app/babelgate/streams/": ("http", "processes"),
     "app/babelgate/server/healthcheck.py": ("image", "processes"),

@@ -33,6 +33,7 @@ from babelgate.gateway.routing import SchemaMode
 from babelgate.jsontext import digits
 from babelgate.masking import mask_url
 from babelgate.observe.journal import kept_meta
+from babelgate.privacy.redaction import MAX_POINTERS, check_pointer
 
 
 def address(value: str) -> str:
@@ -152,6 +153,12 @@ class QueueSettings(_Open):
         default=False,
         description="Whether messages are checked when they are received, too: `enforce` then dead-letters those that "
         "do not match, `warn` logs and counts them.",
+    )
+    redact: Annotated[tuple[Annotated[str, AfterValidator(check_pointer)], ...], BeforeValidator(commas)] = Field(
+        default=(),
+        max_length=MAX_POINTERS,
+        description="Members of bodies that people do not see: JSON pointers below `/data` or `/meta/ext`, where `*` "
+        "is any member or item. [Where](privacy.md).",
     )
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."

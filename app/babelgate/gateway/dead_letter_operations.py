@@ -30,7 +30,7 @@ from babelgate.errors import (
 )
 from babelgate.gateway import dead_letters
 from babelgate.gateway.authorization import Caller, Right
-from babelgate.gateway.dead_letters import Letter, find, list_dead, search, view
+from babelgate.gateway.dead_letters import Letter, find, list_dead, search, shown
 from babelgate.gateway.letter_groups import LetterGroups, count_groups
 from babelgate.gateway.letter_scans import LetterScans, LockPerQueue
 from babelgate.gateway.model import (
@@ -45,6 +45,7 @@ from babelgate.gateway.model import (
 from babelgate.gateway.names import check_queue_name
 from babelgate.gateway.overview import count_purge, noted_purge
 from babelgate.gateway.queue_runtime import QueueRuntime
+from babelgate.gateway.redacted_edits import as_shown, with_values
 from babelgate.gateway.redrive import (
     EDITED,
     FORCED,
@@ -129,7 +130,9 @@ class DeadLetterOperations:
         Raises UnknownDeadLetter, and DeadLetterNotReached.
         """
         route = self._route(caller, Right.LISTEN, queue)
-        return view(await self._scans.shared(caller, route, cursor, letter_id, partial(search, route, cursor)))
+        return await shown(
+            await self._scans.shared(caller, route, cursor, letter_id, partial(search, route, cursor)), route
+        )
 
     async def remove_one(self, caller: Caller, queue: str, letter_id: str, cursor: str | None = None) -> None:
         """Remove the oldest dead letter with this id. Raises like :meth:`get`."""
@@ -275,7 +278,7 @@ class DeadLetterOperations:
         source, target = self._routes(caller, queue, to_queue, force=False, edits=True)
         with self._scans.place(caller):
             _, letter = await find(source, letter_id, cursor)
-        return (await self._ready(letter, edit, source, target, False, trace)).outgoing.body
+        return as_shown((await self._ready(letter, edit, source, target, False, trace)).outgoing.body, source, target)
 
     async def _ready(
         self, letter: Letter, edit: LetterEdit | None, source: Route, target: Route, force: bool, trace: Trace | None
@@ -302,6 +305,7 @@ class DeadLetterOperations:
             named = _named_queue(body)
             queue = source.queue if named == source.queue else target.queue
         try:
+            body = with_values(body, letter, source)
             trace_id = None if trace is None else trace.trace_id
             publication = envelope.read_publication(body, queue, self._limits, self._clock, trace_id)
             _refuse_key(publication)

@@ -143,7 +143,7 @@ async def list_dead(
             break
         # Never more than is still needed: the cursor points behind a page, not into it.
         for letter in await walk.page(limit - len(views), PAGE_BYTES - held_bytes):
-            views.append(view(letter))
+            views.append(await shown(letter, route))
             held_bytes += letter.size
     return views, walk.cursor
 
@@ -210,9 +210,11 @@ async def expire(route: Route, before_ms: int) -> int:
     return removed
 
 
-def view(letter: Letter) -> DeadLetter:
-    """The letter for operators."""
-    summary = letter.summary
+async def shown(letter: Letter, route: Route) -> DeadLetter:
+    """The letter for operators, redacted as the route says."""
+    summary, record, redaction = letter.summary, letter.record.body, route.policy.redaction
+    if redaction is not None:
+        record = await turns.run(redaction.redacted, record, size=len(record), background=True)
     return DeadLetter(
         letter_id=letter.letter_id,
         id=summary.id,
@@ -223,7 +225,7 @@ def view(letter: Letter) -> DeadLetter:
         failed_at=summary.failed_at,
         attempts=summary.attempts,
         headers=letter.record.headers,
-        record=letter.record.body,
+        record=record,
     )
 
 

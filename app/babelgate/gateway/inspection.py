@@ -116,8 +116,8 @@ class Inspector:
     def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
         route = self._route
         attempts = route.attempts(0, delivery.delivery_count, delivery.declared_attempts)
-        error = f"{poison.code}: {poison.detail}"
-        # Only the code is logged: the detail may quote the body.
+        # Only the code is logged, and kept where bodies are redacted: the detail may quote the body.
+        error = poison.code if route.policy.redaction is not None else f"{poison.code}: {poison.detail}"
         self._warn("poison", 1, code=poison.code)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
         facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)

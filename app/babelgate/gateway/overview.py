@@ -240,13 +240,18 @@ async def count_purge(route: Route, counts: Sequence[str]) -> int:
 
 
 async def peek(route: Route, limit: int) -> Sequence[Peeked]:
-    """Up to ``limit`` ready messages, fewer where these are large. Raises UnsupportedByBroker."""
+    """Up to ``limit`` ready messages, fewer where these are large, redacted as the route says. Raises
+    UnsupportedByBroker."""
     peeks, few = route.offering(Peeks), affordable(0, 0)
     found = await peeks.peek(route.native, min(limit, few))
     if len(found) == few < limit:
         size = sum(len(message.body) for message in found)
         found = await peeks.peek(route.native, min(limit, affordable(len(found), size)))
-    return found
+    redaction = route.policy.redaction
+    if redaction is None:
+        return found
+    shown = await turns.mapped(redaction.redacted, [each.body for each in found], len, background=True)
+    return [Peeked(body, each.headers) for each, body in zip(found, shown, strict=True)]
 
 
 async def known_queues(

@@ -18,6 +18,7 @@ from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, Queue
 from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
 from babelgate.jsontext import is_encodable, pointer
+from babelgate.privacy.redaction import EVERYTHING, Redaction
 from babelgate.runtime.cache import Cache
 
 SchemaMode = Literal["off", "warn", "enforce"]
@@ -40,7 +41,7 @@ class Policy:
     ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep. ``expired``: what
     becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
     ``schema``: what becomes of a published message whose data does not match the schema of its job;
-    ``schema_on_receive``: of a received one, too.
+    ``schema_on_receive``: of a received one, too. ``redaction``: what people do not see of the bodies; None: nothing.
     """
 
     lease_seconds: float = 60
@@ -53,6 +54,7 @@ class Policy:
     limits: QueueTerms | None = None
     schema: SchemaMode = "off"
     schema_on_receive: bool = False
+    redaction: Redaction | None = None
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
@@ -360,6 +362,12 @@ class Router:
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""
         return list(self._exact)
+
+
+def redaction_of(router: Router, queue: str | None) -> Redaction | None:
+    """What is redacted of the bodies of ``queue``; of those of a queue without a route, everything."""
+    rule = None if queue is None else router.rule(queue)
+    return EVERYTHING if rule is None else rule.policy.redaction
 
 
 def _form(rule: Rule) -> Template | None:

@@ -47,7 +47,7 @@ from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.replicas import Identity, Replicas
 from babelgate.gateway.route_checks import check
-from babelgate.gateway.routing import Policy, Route, Router, Rule
+from babelgate.gateway.routing import Policy, Route, Router, Rule, redaction_of
 from babelgate.http.api import Handler, create_api
 from babelgate.http.audited import HttpAudit
 from babelgate.http.auth import Auth
@@ -61,6 +61,7 @@ from babelgate.observe.metrics.labels import QueueLabels
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Tracing, tracing_from_env
+from babelgate.privacy.redaction import Redaction
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.runtime.files import identity
@@ -188,6 +189,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         history=_history(settings, journaled, searching),
     )
     gateway.schema_checks.schemas = job_schemas(settings)
+    if journaled is not None:
+        journaled.redact(lambda queue: redaction_of(gateway.router, queue))
     told = AllPeers(signer, directory, places, EXCHANGE_SECONDS, "pauses")
     gateway.pauses.peers = Exchanging(gateway.incarnation, told, PAUSES_PATH, decode_pauses)
     limits = RequestLimits(
@@ -387,6 +390,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding], sha
         limits=None if queue.limits is None else queue.limits.counted(shares_rates),
         schema=queue.schema_mode,
         schema_on_receive=queue.schema_on_receive and queue.schema_mode != "off",
+        redaction=Redaction(queue.redact) if queue.redact else None,
     )
     parking = None if queue.parking is None else bindings[queue.parking]
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)

@@ -17,6 +17,7 @@ from babelgate.console.visits import Visit
 from babelgate.errors import InvalidParameter
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import Message
+from babelgate.gateway.redacted_edits import as_shown
 from babelgate.http.consume import settlement_of
 from babelgate.http.publish_parameters import given
 from babelgate.http.schemas import ReceiveRequest, SettleRequest, from_body, from_query
@@ -95,7 +96,9 @@ def _page(visit: Visit, leases: list[Leased] | None) -> PageAnswer:
 
 
 def _leased(visit: Visit, message: Message) -> Leased:
-    raw, pretty = bodies.raw(message.body), bodies.pretty(message.body)
+    route = visit.gateway.access(visit.caller, Right.LISTEN, visit.parameters["queue"]).route
+    shown = as_shown(message.body, route)
+    raw, pretty = bodies.raw(shown), bodies.pretty(shown)
     is_cut = raw.left_out > 0 or (pretty is not None and pretty.left_out > 0)
     return Leased(
         message,
@@ -103,7 +106,7 @@ def _leased(visit: Visit, message: Message) -> Leased:
         bodies.row(message.body, visit.gateway.limits),
         pretty,
         raw,
-        bodies.data_url(TEXT, message.body) if is_cut else "",
+        bodies.data_url(TEXT, shown) if is_cut else "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from threading import Lock
 
@@ -12,6 +12,7 @@ from babelgate.clock import Clock
 from babelgate.observe.events import Call, Event, EventKind, Facts
 from babelgate.observe.journal.kept_meta import KeptMeta
 from babelgate.observe.journal.record import VERSION, JournalEvent, Record, embedded, encode_into
+from babelgate.privacy.redaction import Redaction
 
 _EVENTS: Mapping[EventKind, JournalEvent] = {
     "accepted": "accepted",
@@ -46,6 +47,8 @@ class Buffer:
         """``seq`` of the last record, which is the number of records."""
         self.dropped = 0
         """Number of lost records, in all gaps."""
+        self.redaction_of: Callable[[str | None], Redaction | None] = lambda queue: None
+        """What is redacted of the bodies of a queue, and of what records keep of them."""
         self._node = node
         self._epoch = epoch
         self._clock = clock
@@ -79,6 +82,7 @@ class Buffer:
         at, node, epoch, queue, broker = self._clock(), self._node, self._epoch, reported.queue, reported.broker
         lease_seconds, outcome = reported.lease_seconds, _OUTCOMES.get(kind, reported.reason)
         to_queue = reported.to_queue or UNSET
+        redaction = None if bodies is None else self.redaction_of(queue)
         with self._lock:
             lines, space = self._lines, self.limit - self._taken
             for facts in messages:
@@ -88,6 +92,8 @@ class Buffer:
                     continue
                 if self._lost:
                     self._add_gap(at)
+                if redaction is not None and body is not None:
+                    body = redaction.redacted(body)
                 envelope, other = embedded(body if self._bodies else None)
                 self.seq += 1
                 record = Record(

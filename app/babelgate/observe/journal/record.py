@@ -116,7 +116,12 @@ SCHEMA: tuple[Column, ...] = (
         nullable=True,
     ),
     Column("to_queue", "string", "of a redriven message: its new queue", optional=True),
-    Column("envelope", "json", "with `bodies`: the body byte for byte, if it is JSON on one line", optional=True),
+    Column(
+        "envelope",
+        "json",
+        "with `bodies`: the body byte for byte, if it is JSON on one line; redacted as its route says",
+        optional=True,
+    ),
     Column("envelope_base64", "string", "with `bodies`: any other body", optional=True),
     Column("count", "long", "of a gap: the number of lost records", optional=True),
     Column("first_lost_at", "long", "of a gap: the `at` of the first lost record", optional=True),

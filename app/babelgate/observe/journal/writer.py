@@ -28,6 +28,7 @@ from babelgate.observe.journal.search import JournalSearch
 from babelgate.observe.journal.segments import SegmentLock, Segments, make_private
 from babelgate.observe.journal.stores import Directory, Store, store
 from babelgate.observe.logs import get_logger
+from babelgate.privacy.redaction import Redaction
 from babelgate.runtime.files import check_writable
 
 WRITE_SECONDS = 0.1
@@ -108,6 +109,10 @@ class Journal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = Thread(target=self._run, name="journal-writer", daemon=True)
         self.observe = self._buffer.observe
+
+    def redact(self, redaction_of: Callable[[str | None], Redaction | None]) -> None:
+        """Redact from now on what ``redaction_of`` returns for the queue of a body."""
+        self._buffer.redaction_of = redaction_of
 
     def check(self) -> None:
         """Raise ConfigError naming a key of ``journal`` if the journal could not start. Creates nothing."""

@@ -1,0 +1,32 @@
+"""Edits of dead letters by people who have not seen what is redacted."""
+
+from __future__ import annotations
+
+from babelgate.errors import EnvelopeError, Problem
+from babelgate.gateway.dead_letters import Letter
+from babelgate.gateway.routing import Route
+from babelgate.privacy.redaction import MARKER
+
+_DETAIL = f"The dead letter has no value here that {MARKER} could stand for: write one."
+
+
+def with_values(body: bytes, letter: Letter, route: Route) -> bytes:
+    """The edited ``body`` with the values of ``letter`` where it still has the marker of a redacted one.
+
+    ``route``: of the letter. Raises EnvelopeError where the letter has no such value.
+    """
+    redaction = route.policy.redaction
+    if redaction is None:
+        return body
+    body, missing = redaction.restored(body, letter.record.body)
+    if missing:
+        raise EnvelopeError([Problem(each, "redacted_value", _DETAIL) for each in missing])
+    return body
+
+
+def as_shown(body: bytes, *routes: Route) -> bytes:
+    """``body`` for people, redacted as each of ``routes`` says."""
+    for route in routes:
+        if route.policy.redaction is not None:
+            body = route.policy.redaction.redacted(body)
+    return body
