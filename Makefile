@@ -16,7 +16,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local screenshots servicebus-emulator
+.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs docs-site lock up down up-local screenshots servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -121,7 +121,7 @@ $(CLASSES): .classes-of-%: .fetched-brokers .venv/installed-dev
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
 # of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
 # API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
-test-all-deps: test-deps ## install what `make test-all` needs
+test-all-deps: test-deps .venv/installed-site ## install what `make test-all` needs
 	@.ci/packages go=golang-go npm=nodejs,npm chromium-headless-shell=chromium-headless-shell prometheus=prometheus \
 		etcd=etcd-server javac=openjdk-17-jdk-headless buildah=buildah,runc,uidmap podman=podman mmdebstrap=mmdebstrap
 	$(BIN)/python -m tests.official.programs
@@ -189,6 +189,14 @@ openapi: .venv/installed ## write the OpenAPI document
 docs: .venv/installed openapi ## write all generated pages
 	$(BIN)/python -m tools.generated_docs
 
+.venv/installed-site: requirements-site.txt .venv/installed-dev
+	$(PIP) --require-hashes -r requirements-site.txt
+	@touch $@
+
+# In build/site: it works from the folder, on any web server, and without another host.
+docs-site: .venv/installed-site ## build the documentation site
+	$(BIN)/python -m tools.docs_site
+
 # The lock files hold versions and hashes, and name no registry. The client of Artemis has one of its own: it is built by
 # a C compiler, which a gateway without Artemis does not need.
 lock: ## update the lock files (needs uv)
@@ -197,6 +205,7 @@ lock: ## update the lock files (needs uv)
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -c requirements-artemis.txt -o requirements-dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
+	$(LOCK) --group site -c requirements-dev.txt -o requirements-site.txt
 
 # ARGS="--profile kafka": more brokers; docs/local.md has the profiles.
 up: ## start gateway and brokers in containers

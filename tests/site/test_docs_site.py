@@ -1,0 +1,125 @@
+"""The documentation site: complete, whole in its folder, and without a request to another host."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.harness.browser import PAGE_SECONDS, chromium
+from tools import docs_site
+
+pytestmark = pytest.mark.browser
+expect.set_options(timeout=60_000)
+_LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=\"?([^\" >]+)")
+_READ = ("index.html", "docs/getting-started.html", "docs/api.html")
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    docs_site.build()
+    return docs_site.SITE
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # As in tests/harness/console.py; the pages are ours.
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        started = playwright.chromium.launch(executable_path=chromium(), args=arguments, timeout=PAGE_SECONDS * 1_000)
+        yield started
+        started.close()
+
+
+def _pages_of(entry: Any) -> Iterator[str]:
+    """The pages that an entry of the navigation names."""
+    if isinstance(entry, str):
+        yield entry
+    for inner in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
+        yield from _pages_of(inner)
+
+
+def test_each_page_is_in_the_navigation_or_behind_one_that_is() -> None:
+    project = tomllib.loads((docs_site.ROOT / docs_site.CONFIG).read_text("utf-8"))["project"]
+    waiting = list(_pages_of(project["nav"]))
+    assert len(waiting) == len(set(waiting))
+    found: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path.endswith(".md") and path not in found:
+            found.add(path)
+            waiting += docs_site.page(path)[1]
+    pages = {str(path.relative_to(docs_site.ROOT)) for path in (docs_site.ROOT / "docs").rglob("*.md")}
+    assert pages - found == set()
+
+
+def test_no_page_loads_anything_from_another_host(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 80
+    for each in pages:
+        loaded = _LOADED.findall(each.read_text("utf-8"))
+        assert loaded, each
+        foreign = [url for url in loaded if url.startswith(("http:", "https:", "//"))]
+        assert [url for url in foreign if url != "https://zensical.org/"] == [], each
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360], ids=["wide", "narrow"])
+def test_pages_are_read_from_the_folder(site: Path, opened: Browser, dark: bool, width: int) -> None:
+    scheme: Any = "dark" if dark else "light"
+    with opened.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}) as context:
+        page = context.new_page()
+        requests: list[str] = []
+        errors: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        for path in _READ:
+            page.goto((site / path).as_uri())
+            expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate" if dark else "default")
+            assert page.locator("h1").first.is_visible()
+            # A wide table or line of code scrolls by itself.
+            assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), path
+        assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+        assert errors == []
+
+
+def test_the_search_works_from_the_folder(site: Path, opened: Browser) -> None:
+    with opened.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.goto((site / "docs/api.html").as_uri())
+        page.locator("button", has_text="Search").first.click()
+        page.get_by_placeholder("Search").press_sequentially("Idempotency-Key")
+        expect(page.get_by_text(re.compile(r"^\d+ results$"))).to_be_visible()
+        expect(page.get_by_role("link", name=re.compile("idempotency", re.IGNORECASE)).first).to_be_visible()
+        expect(page.get_by_placeholder("Search")).to_have_value("Idempotency-Key")
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "README.md").write_text("[a](there.md)\n\n`[b](code.md)`\n\n```\n[c](code.md)\n```\n", "utf-8")
+    monkeypatch.setattr(docs_site, "ROOT", tmp_path)
+    with pytest.raises(FileNotFoundError, match=re.escape("README.md links to there.md, which does not exist")):
+        docs_site.page("README.md")
+    (tmp_path / "there.md").touch()
+    assert docs_site.page("README.md")[1] == ["there.md"]
+
+
+def test_links_to_programs_and_folders_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "README.md").write_text(
+        "[`a.py`](a.py) in [a folder](folder), [elsewhere](https://example.com)", "utf-8"
+    )
+    monkeypatch.setattr(docs_site, "ROOT", tmp_path)
+    assert docs_site.page("README.md") == ("`a.py` in a folder, [elsewhere](https://example.com)", [])
+
+
+def test_the_index_of_the_search_has_all_pages(site: Path) -> None:
+    index = json.loads((site / "search.json").read_text("utf-8"))
+    found = {item["location"].partition("#")[0] for item in index["items"]}
+    assert found >= {str(path.relative_to(site)) for path in (site / "docs").rglob("*.html")}
