@@ -15,12 +15,13 @@ import runpy
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 _ROOT = Path(__file__).parents[2]
 _FLAGS = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_APPEND, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -129,7 +130,24 @@ def _run(module: str, arguments: Sequence[str], environ: Mapping[str, str], stre
     os.environ.clear()
     os.environ.update(environ)
     sys.argv[1:] = arguments
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        # The interpreter prints what is no number.
+        if not isinstance(ended.code, int | None):
+            raise
+        end(ended.code or 0)
+    end(0)
+
+
+def end(status: int) -> NoReturn:
+    """End this process as the interpreter does, but for the objects: to free all that a fork has of the process that
+    loaded it takes four times as long as a command."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
