@@ -460,6 +460,7 @@ class Request:
     scheme = "http"
     target = target_of(b"/queues/q/messages")
     answered = b""
+    certificate = None
 
     disconnected = False
 

@@ -259,8 +259,8 @@ CONFIG = {"issuer": "https://sso.example/realms/a", "audience": "mq"}
 GRANT = {"claim": "groups", "value": "team", "grant": {"*": ["send"]}}
 TOKEN = {"name": "shop", "sha256": "a" * 64, "rights": {"*": ["send"]}}
 BAD = [
-    ({}, "auth", "needs tokens, issuers or made_tokens"),
-    ({"made_tokens": {"enabled": False}}, "auth", "needs tokens, issuers or made_tokens"),
+    ({}, "auth", "needs tokens, issuers, certificates or made_tokens"),
+    ({"made_tokens": {"enabled": False}}, "auth", "needs tokens, issuers, certificates or made_tokens"),
     ({"issuers": [CONFIG]}, "auth.issuers.0.rights", "is required"),
     ({"issuers": [CONFIG | {"rights": [GRANT], "issuer": "http://sso.example"}]}, "auth.issuers.0.issuer", "https"),
     ({"issuers": [CONFIG | {"rights": [GRANT], "jwks_url": "file:///a"}]}, "auth.issuers.0.jwks_url", "must"),

@@ -21,6 +21,7 @@ from pydantic import (
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS
 from babelgate.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from babelgate.config.accepting import AcceptSettings, distinct, several
+from babelgate.config.certificates import CertificateSettings, check_names
 from babelgate.config.issuers import IssuerSettings, check_issuers
 from babelgate.config.made_tokens import MadeTokenSettings
 from babelgate.config.pages import CorsSettings, PageSettings
@@ -245,10 +246,12 @@ class TokenSettings(Section):
 
 
 class AuthSettings(Section):
-    """The credentials that callers need: tokens, issuers of tokens, or tokens that the gateway makes."""
+    """The credentials that callers need: tokens, issuers of tokens, client certificates, or tokens that the gateway
+    makes."""
 
     tokens: tuple[TokenSettings, ...] = Field(default=(), min_length=1)
     issuers: tuple[IssuerSettings, ...] = Field(default=(), min_length=1, max_length=20)
+    certificates: tuple[CertificateSettings, ...] = Field(default=(), min_length=1, max_length=1_000)
     made_tokens: MadeTokenSettings = MadeTokenSettings()
 
     @field_validator("tokens")
@@ -264,10 +267,17 @@ class AuthSettings(Section):
     def _has_some(self) -> Self:
         # That tokens can be made is a default. Who has nothing else must say that the first one is made in `state_dir`.
         makes_some = "made_tokens" in self.model_fields_set and self.made_tokens.enabled
-        if not self.tokens and not self.issuers and not makes_some:
-            raise ValueError("needs tokens, issuers or made_tokens")
-        check_issuers(self.issuers, [token.name for token in self.tokens])
+        if not (self.tokens or self.issuers or self.certificates or makes_some):
+            raise ValueError("needs tokens, issuers, certificates or made_tokens")
+        check_issuers(self.issuers, self.names)
+        check_names([*(token.name for token in self.tokens), *(issuer.prefix for issuer in self.issuers)])
         return self
+
+    @property
+    def names(self) -> list[str]:
+        """The names of callers that stand in the configuration."""
+        named = (certificate.name for certificate in self.certificates)
+        return [*(token.name for token in self.tokens), *filter(None, named)]
 
 
 class TokenKeySettings(Section):

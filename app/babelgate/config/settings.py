@@ -21,6 +21,7 @@ from pydantic import (
 
 from babelgate.config import sources
 from babelgate.config.audit import AuditSettings
+from babelgate.config.certificates import check_names
 from babelgate.config.issuers import RESERVED, check_issuers
 from babelgate.config.pages import CorsSettings
 from babelgate.config.push import PushSettings
@@ -93,6 +94,17 @@ class Settings(Section):
     prefix: str = Field("", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path prefix that a proxy adds.")
     tls_cert: Path | None = Field(default=None, description="Certificate chain, PEM.")
     tls_key: Path | None = Field(default=None, description="Its private key, PEM.")
+    tls_client_ca: Path | None = Field(
+        default=None,
+        description="Certificates, PEM, of the authorities that issue [client certificates](identities.md"
+        "#client-certificates). None: clients are not asked for one.",
+    )
+    tls_client_auth: Literal["optional", "required"] = Field(
+        default="optional", description="Whether a client must have such a certificate, also for probes."
+    )
+    tls_client_crl: Path | None = Field(
+        default=None, description="Revocation lists, PEM, one of each authority. None: no certificate is revoked."
+    )
     keep_alive_seconds: int = Field(
         default=75, ge=1, le=3_600, description="Time after which a silent connection is closed."
     )
@@ -145,6 +157,7 @@ class Settings(Section):
         if isinstance(self.auth, AuthSettings):
             try:
                 check_issuers(self.auth.issuers, self._senders)
+                check_names(self._senders)
             except ValueError as error:
                 raise ConfigError(key="auth", reason=str(error)) from None
         self._check_pages({"": self.cors, **{f"{key}.": route.cors for key, route in routes.items()}})
@@ -155,13 +168,12 @@ class Settings(Section):
         if len({key.id for key in self.token_keys}) < len(self.token_keys):
             raise ConfigError(key="token_keys", reason="two keys have the same id")
         self._check_peers()
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ConfigError(key="tls_cert", reason="tls_cert and tls_key must be set together")
+        self._check_tls()
         if self.auth is None and not self.is_loopback:
             raise ConfigError(
                 key="host",
                 reason=f"{self.host} can be reached from other machines, and no credentials are configured: "
-                "set auth.tokens or auth.issuers, or auth: none to allow anyone",
+                "set auth.tokens, auth.issuers or auth.certificates, or auth: none to allow anyone",
             )
         return self
 
@@ -191,6 +203,21 @@ class Settings(Section):
                 reason = f"no cors.origins has {missing}, so browsers would not let its pages use the token"
                 raise ConfigError(key=f"auth.tokens.{index}.page.origins", reason=reason)
 
+    def _check_tls(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError(key="tls_cert", reason="tls_cert and tls_key must be set together")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ConfigError(
+                key="tls_client_ca", reason="needs tls_cert and tls_key: only TLS has client certificates"
+            )
+        if self.tls_client_ca is None:
+            if self.tls_client_auth == "required":
+                raise ConfigError(key="tls_client_auth", reason="needs tls_client_ca, which verifies the certificates")
+            if self.tls_client_crl is not None:
+                raise ConfigError(key="tls_client_crl", reason="needs tls_client_ca, whose certificates it revokes")
+            if isinstance(self.auth, AuthSettings) and self.auth.certificates:
+                raise ConfigError(key="auth.certificates", reason="needs tls_client_ca, which verifies them")
+
     def _check_peers(self) -> None:
         peers = self.peers
         for key, given in (("listen", peers.listen), ("addresses", peers.addresses), ("dns", peers.dns)):
@@ -219,8 +246,8 @@ class Settings(Section):
     @property
     def caller_names(self) -> frozenset[str]:
         """The names of callers that no token of a call may have: of the configuration, and of the gateway itself."""
-        tokens = self.auth.tokens if isinstance(self.auth, AuthSettings) else ()
-        return frozenset((*RESERVED, *self._senders, *(token.name for token in tokens)))
+        names = self.auth.names if isinstance(self.auth, AuthSettings) else ()
+        return frozenset((*RESERVED, *self._senders, *names))
 
     @property
     def has_console(self) -> bool:
@@ -304,7 +331,7 @@ def _problem(error: dict[str, Any]) -> tuple[str, str]:
     else:
         reason = explain(schema, place, fault_of(error["type"]))
     if place == ("auth",) and not cause:
-        reason = "must be the word none, or a mapping with tokens, issuers, or both"
+        reason = "must be the word none, or a mapping with tokens, issuers, certificates, or several of them"
     elif fault_of(error["type"]) == "unknown":
         near = closest(str(place[-1]), names_of(schema, place[:-1]))
         reason = f"unknown key; did you mean {near}?" if near else f"unknown key; {valid_names(schema, place[:-1])}"

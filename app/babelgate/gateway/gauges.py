@@ -29,6 +29,7 @@ from babelgate.observe.metrics.catalogue import (
     BROKER_UP,
     BROKER_WARNINGS,
     BUILD_INFO,
+    CERTIFICATE_EXPIRES,
     DEAD_LETTERS,
     FOREIGN,
     ISSUER_FAILURES,
@@ -226,6 +227,8 @@ class Gauges:
         }
         snapshot[QUEUE_PAUSED.otel] = self._paused()
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
+        if (ends_at := self._gateway.overview.certificate_ends_at()) is not None:
+            snapshot[CERTIFICATE_EXPIRES.otel] = {(): ends_at}
         snapshot |= await asyncio.to_thread(process.of_gateway)
         self._read_at = time.monotonic()
         return snapshot

@@ -78,6 +78,8 @@ class Overview:
         self.pushes: WatchedPushes = NoPushes()
         self.issuers: Callable[[], Mapping[str, str | None]] = dict
         """Why the keys of each issuer of tokens could not be read at the last try; None where they were."""
+        self.certificate_ends_at: Callable[[], float | None] = lambda: None
+        """When the certificate of the server ends, Unix seconds; None without one."""
         self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)
         self._runtimes = runtimes
         self._router = router

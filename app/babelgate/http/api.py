@@ -191,7 +191,7 @@ class Api:
                 await handler(exchange)
                 return
         elif path == health.READYZ:
-            exchange.caller = self._auth.prober(exchange.headers)
+            exchange.caller = self._auth.prober(exchange.headers, exchange.certificate)
         elif self._console is not None and (path == _CONSOLE or path.startswith(f"{_CONSOLE}/")):
             await self._console(exchange)
             return
@@ -222,7 +222,8 @@ class Api:
         crossing, accepted = exchange.crossing, exchange.accepted
         if accepted is not None and accepted.sender is not None and b"authorization" not in exchange.headers:
             return self._auth.admit_sender(exchange.headers, accepted.sender)
-        caller = self._auth.admit(exchange.headers, is_allowed_page=crossing is not None and crossing.allowed)
+        is_allowed_page = crossing is not None and crossing.allowed
+        caller = self._auth.admit(exchange.headers, is_allowed_page=is_allowed_page, certificate=exchange.certificate)
         if caller.page is not None and verb not in PAGE_VERBS:
             raise Forbidden(reason="The token of a page can only publish: POST …/messages and …/messages:batch.")
         return caller

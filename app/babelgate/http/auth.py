@@ -1,4 +1,4 @@
-"""Authenticates callers by bearer token, or allows anyone except foreign web pages."""
+"""Authenticates callers by bearer token or client certificate, or allows anyone except foreign web pages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Protocol
 from babelgate.clock import Clock, now_ms
 from babelgate.errors import Forbidden, Unauthenticated
 from babelgate.gateway.authorization import ANYONE, NOBODY, Caller
+from babelgate.identities.certificates import Certificates, ClientCertificate
 
 _MAX_NAME = 300
 """More than the longest name of a host with a port: https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4"""
@@ -48,11 +49,15 @@ class Auth:
     open_readyz: bool = False
     clock: Clock = now_ms
     signed: SignedTokens | None = None
+    certificates: Certificates | None = None
 
-    def admit(self, headers: Headers, *, is_allowed_page: bool = False) -> Caller:
+    def admit(
+        self, headers: Headers, *, is_allowed_page: bool = False, certificate: ClientCertificate | None = None
+    ) -> Caller:
         """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page.
 
-        ``is_allowed_page``: CORS allows the page that sent it.
+        ``is_allowed_page``: CORS allows the page that sent it. ``certificate``: of its connection. A token decides
+        alone, also if it is not valid.
         """
         if self.callers is None:
             if is_allowed_page:
@@ -63,6 +68,11 @@ class Auth:
             if not ordinary or b"origin" in headers or b"sec-fetch-site" in headers:
                 self._keep_pages_out(headers)
             return ANYONE
+        if certificate is not None and b"authorization" not in headers:
+            # A browser shows it also for pages of others. CORS allows those that bring a token.
+            if self._is_foreign_page(headers):
+                raise Forbidden(reason="Pages of other sites, hosts and ports cannot use a client certificate.")
+            return certificate.admit(self.clock())
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":
             raise Unauthenticated
@@ -100,12 +110,12 @@ class Auth:
         caller = None if self.callers is None else self.callers.get(credential)
         return None if caller is None or caller.page is not None or caller.has_ended(self.clock()) else caller
 
-    def prober(self, headers: Headers) -> Caller:
+    def prober(self, headers: Headers, certificate: ClientCertificate | None = None) -> Caller:
         """Return the caller of ``/readyz``, who is never refused. The answer names the brokers within its rights."""
         if self.open_readyz:
             return ANYONE
         try:
-            return self.admit(headers)
+            return self.admit(headers, certificate=certificate)
         except (Unauthenticated, Forbidden):
             return NOBODY
 
@@ -121,18 +131,19 @@ class Auth:
         if self.callers is None:
             self._keep_pages_out(headers)
             return
+        if self._is_foreign_page(headers):
+            raise Forbidden(reason="Pages of other sites, hosts and ports cannot use the console.")
+
+    def _is_foreign_page(self, headers: Headers) -> bool:
         site = headers.get(b"sec-fetch-site")
-        if site is None:
-            # An older browser, or one on a plain HTTP address other than loopback.
-            origin = headers.get(b"origin")
-            if origin is None:
-                return
-            authority = origin.partition(b"://")[2].strip().lower()
-            if authority == headers.get(b"host", b"").strip().lower() or self._own(authority):
-                return
-        elif site.strip().lower() in (b"same-origin", b"none"):
-            return
-        raise Forbidden(reason="Pages of other sites, hosts and ports cannot use the console.")
+        if site is not None:
+            return site.strip().lower() not in (b"same-origin", b"none")
+        # An older browser, or one on a plain HTTP address other than loopback.
+        origin = headers.get(b"origin")
+        if origin is None:
+            return False
+        authority = origin.partition(b"://")[2].strip().lower()
+        return authority != headers.get(b"host", b"").strip().lower() and not self._own(authority)
 
     def _keep_pages_out(self, headers: Headers) -> None:
         """Raise Forbidden for foreign web pages, also under a host name of their own that resolves to this service.

@@ -38,6 +38,7 @@ from babelgate.http.publish import UNUSUAL
 from babelgate.http.publish_parameters import given
 from babelgate.http.schemas import AckRequest, ReceiveRequest, from_body, from_query
 from babelgate.http.traced import GONE
+from babelgate.identities.certificates import ClientCertificate
 from babelgate.observe.tracing.trace import BAGGAGE, TRACEPARENT
 from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
@@ -78,6 +79,7 @@ class DirectRequest(Protocol):
 
     target: RequestTarget
     scheme: str
+    certificate: ClientCertificate | None
 
     @property
     def fields(self) -> Mapping[bytes, bytes]:
@@ -151,7 +153,9 @@ class DirectEndpoints:
         try:
             key = fields.get(b"authorization"), fields.get(b"host")
             caller = self._callers.get(key)
-            if caller is None or (caller.ends_at is not None and caller.has_ended(self._auth.clock())):
+            if request.certificate is not None:
+                caller = self._auth.admit(fields, certificate=request.certificate)
+            elif caller is None or (caller.ends_at is not None and caller.has_ended(self._auth.clock())):
                 caller = self._admitted(key, fields)
             access = self._gateway.access(caller, right, queue)
             if self._gateway.rate_limits is not None:

@@ -18,6 +18,7 @@ from babelgate.http.parts import PART_BYTES, Parts, cut, send_parts
 from babelgate.http.problems import CONTENT_TYPE as PROBLEM
 from babelgate.http.problems import Given, RawHeaders, problem
 from babelgate.http.traced import RequestTrace
+from babelgate.identities.certificates import ClientCertificate
 from babelgate.observe.logs import get_logger
 from babelgate.observe.tracing.trace import TRACEPARENT
 
@@ -39,9 +40,10 @@ class Whole(Protocol):
     """Takes the body and sends the answer of a request in one piece, without messages.
 
     ``fields``: the fields of the head by their names; of a repeated one the last. ``disconnected``: the server has
-    noticed that the client disconnected.
+    noticed that the client disconnected. ``certificate``: that of the client, if callers are known by theirs.
     """
 
+    certificate: ClientCertificate | None
     fields: dict[bytes, bytes]
     disconnected: bool
 
@@ -132,6 +134,11 @@ class Exchange:
     def sampled(self) -> tuple[str, str] | None:
         """The trace id and span id in hexadecimal; None when the request is not traced."""
         return None if self.trace is None else self.trace.sampled
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The client's, where callers are known by theirs. Only the gateway's own server verifies any."""
+        return None if self.whole is None else self.whole.certificate
 
     @property
     def has_body(self) -> bool:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks, error_seen
+from babelgate.server.malformed import report_handshake
+from babelgate.server.tls import context_of
 
 if TYPE_CHECKING or importlib.util.find_spec("uvloop") is None:
     from asyncio import SelectorEventLoop as BaseLoop
@@ -109,10 +111,13 @@ class Acceptor:
         protocol: Any = self._protocol_factory()
         try:
             await self._loop.connect_accepted_socket(
-                lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=protocol.handshake_seconds
+                lambda: protocol,
+                connection,
+                ssl=context_of(protocol.app_state, tls),
+                ssl_handshake_timeout=protocol.handshake_seconds,
             )
-        except OSError as error:
-            protocol.handshake_failed(peer[0], error)
+        except (OSError, UnicodeDecodeError) as error:
+            report_handshake(protocol.app_state, error, peer[0])
 
     def _rest(self, seconds: float) -> None:
         """Look for connections again in so many seconds; 0: when there are any."""

@@ -25,6 +25,7 @@ from babelgate.http.auth import Auth
 from babelgate.http.cors import CorsPolicy, CorsRules
 from babelgate.http.signatures import SignatureCheck
 from babelgate.http.tokens import NO_CREDENTIALS
+from babelgate.identities.certificates import CertificateRule, Certificates
 from babelgate.identities.fetching import Documents
 from babelgate.identities.identities import Identities
 from babelgate.identities.issuer import Issuer
@@ -43,7 +44,24 @@ def make_auth(settings: Settings, clock: Clock = now_ms) -> tuple[Auth, Identiti
     callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
     issuers = [_issuer(section) for section in settings.auth.issuers]
     identities = Identities(issuers, callers, clock) if issuers else None
-    return Auth(callers, hosts, settings.open_readyz, clock, identities), identities
+    rules = certificate_rules(settings)
+    certificates = Certificates(rules, clock) if rules else None
+    return Auth(callers, hosts, settings.open_readyz, clock, identities, certificates), identities
+
+
+def certificate_rules(settings: Settings) -> list[CertificateRule]:
+    """Whom client certificates are of."""
+    if not isinstance(settings.auth, AuthSettings):
+        return []
+    return [
+        CertificateRule(
+            each.san,
+            each.name,
+            {queue: frozenset(rights) for queue, rights in each.rights.items()},
+            None if each.limits is None else each.limits.terms,
+        )
+        for each in settings.auth.certificates
+    ]
 
 
 def _issuer(section: IssuerSettings) -> Issuer:
@@ -99,6 +117,7 @@ def rate_limits(settings: Settings, router: Router, bindings: Mapping[str, Bindi
     configured: list[RateSettings | None] = [route.limits for route in settings.routes.values()]
     if isinstance(settings.auth, AuthSettings):
         configured += [token.limits for token in settings.auth.tokens]
+        configured += [certificate.limits for certificate in settings.auth.certificates]
     if identity is None and all(limits is None for limits in configured):
         return None
     shared = None if store is None else SharedRates(store)

@@ -19,6 +19,7 @@ from babelgate.observe.metrics.otlp import OtlpMetrics
 from babelgate.server.malformed import MALFORMED
 from babelgate.server.overload import SHEDDER, Shedder
 from babelgate.server.peer_port import PeerPort
+from babelgate.server.tls import TLS, ServerTls
 
 
 class Part(Protocol):
@@ -47,13 +48,15 @@ class App:
         *,
         direct: DirectEndpoints | None = None,
         malformed: Sequence[Callable[[MalformedRequest], None]] = (),
+        tls: ServerTls | None = None,
     ) -> None:
         self.gateway = gateway
         self._api = api
         self._shedder = shedder
         self.direct = direct
+        self.tls = tls
         self._malformed = malformed
-        self._parts = parts
+        self._parts = parts if tls is None else [*parts, tls]
         self._journal = journal
         self._otlp = otlp
         self._port = port
@@ -63,7 +66,8 @@ class App:
         """Serve a request, or the lifespan."""
         if scope["type"] != "lifespan":
             return self._api(scope, receive, send)
-        scope.setdefault("state", {}).update({SHEDDER: self._shedder, DIRECT: self.direct, MALFORMED: self._malformed})
+        state = {SHEDDER: self._shedder, DIRECT: self.direct, MALFORMED: self._malformed, TLS: self.tls}
+        scope.setdefault("state", {}).update(state)
         return self._live(receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -7,7 +7,6 @@ another process may take one at any time.
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -23,6 +22,7 @@ from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.tracing.trace import check_env
 from babelgate.runtime.files import check_writable
 from babelgate.server.auditing import check_audit
+from babelgate.server.tls import load_tls, tls_files
 from babelgate.server.wiring import (
     connect_brokers,
     job_schemas,
@@ -88,21 +88,10 @@ def schemas(candidate: Candidate) -> object:
 
 
 def tls(candidate: Candidate) -> None:
-    """The certificate and its key can be loaded, as a serving process will load them."""
-    settings = candidate.settings
-    if settings.tls_cert is None or settings.tls_key is None:
-        return
-    for key, path in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
-        if not path.is_file():
-            raise ConfigError(key=key, reason=f"{path} is not a file")
-    try:
-        # The empty password keeps OpenSSL from asking the terminal for one.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
-    except ssl.SSLError as error:
-        why = error.reason.replace("_", " ").lower() if error.reason else "not PEM, or the key is encrypted"
-        raise ConfigError(key="tls_cert", reason=f"cannot be used with tls_key: {why}") from None
-    except OSError as error:
-        raise ConfigError(key="tls_cert", reason=f"cannot be read with tls_key: {error.strerror}") from None
+    """The certificate and its key, and those of clients' authorities, can be loaded as a serving process will."""
+    files = tls_files(candidate.settings)
+    if files is not None:
+        load_tls(files)
 
 
 def token_keys(candidate: Candidate) -> None:

@@ -11,8 +11,23 @@ from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from babelgate.clock import now_ms
 from babelgate.http.heads import RequestTarget
 from babelgate.http.problems import RawHeaders
+from babelgate.identities.certificates import ClientCertificate
+
+
+class GatewayConnection(HttpToolsProtocol):
+    """What a request knows of its connection, beside what is uvicorn's. ``certificate``: that of the client, if it has
+    shown one, and callers are known by theirs."""
+
+    certificate: ClientCertificate | None = None
+
+    def keeps_alive(self, version: str) -> bool:
+        """Whether the connection goes on after the request that was parsed."""
+        certificate = self.certificate
+        is_kept = certificate is None or certificate.is_kept(now_ms())
+        return is_kept and version != "1.0" and self.parser.should_keep_alive()
 
 
 class Serving:
@@ -27,6 +42,7 @@ class Serving:
     disconnected = False
     response_started = False
     response_complete = False
+    certificate: ClientCertificate | None = None
 
     def lost(self) -> None:
         """The client has disconnected."""
@@ -56,7 +72,7 @@ class Cycle(Serving, RequestResponseCycle):
     _reads = True
 
     def __init__(
-        self, connection: HttpToolsProtocol, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
+        self, connection: GatewayConnection, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
     ) -> None:
         """Sets what uvicorn's constructor sets, except for what is the same at the start of each request."""
         self.scope = scope
@@ -67,6 +83,7 @@ class Cycle(Serving, RequestResponseCycle):
         self.default_headers = connection.server_state.default_headers
         self.message_event = asyncio.Event()
         self.on_response = connection.on_response_complete
+        self.certificate = connection.certificate
         self.keep_alive = keep_alive
         self.waiting_for_100_continue = connection.expect_100_continue
         self.body = bytearray()
@@ -190,7 +207,7 @@ class DirectCycle(Serving):
     _when_gone: Callable[[], object] | None = None
 
     def __init__(
-        self, connection: HttpToolsProtocol, version: str, fields: dict[bytes, bytes], target: RequestTarget
+        self, connection: GatewayConnection, version: str, fields: dict[bytes, bytes], target: RequestTarget
     ) -> None:
         """Sets what the answer needs, except for ``keep_alive``."""
         self.version = version
@@ -201,6 +218,7 @@ class DirectCycle(Serving):
         self.flow = connection.flow
         self.default_headers = connection.server_state.default_headers
         self.on_response = connection.on_response_complete
+        self.certificate = connection.certificate
 
     def lost(self) -> None:
         super().lost()

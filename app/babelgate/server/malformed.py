@@ -59,11 +59,14 @@ def report(state: Mapping[str, Any], error: HttpError, client: str | None, reque
     _report(state, MalformedRequest(error.facts["kind"], client, status, error.detail, request_id))
 
 
-def report_handshake(state: Mapping[str, Any], error: OSError, client: str | None) -> None:
-    """Report a TLS handshake that failed or took too long. A client that hung up is not reported, as without TLS."""
+def report_handshake(state: Mapping[str, Any], error: Exception, client: str | None) -> None:
+    """Report a TLS handshake that failed or took too long, or whose client has a certificate with names that are no
+    text. A client that hung up is not reported, as without TLS."""
     if isinstance(error, SSLError):
         # OpenSSL's name of the fault, such as `WRONG_VERSION_NUMBER`; its text adds places of its source files.
         _report(state, MalformedRequest("tls_handshake", client, None, error.reason or "TLS error", None))
+    elif isinstance(error, UnicodeDecodeError):
+        _report(state, MalformedRequest("tls_handshake", client, None, "BAD_CERTIFICATE_NAME", None))
     elif isinstance(error, ConnectionAbortedError):
         _report(state, MalformedRequest("tls_timeout", client, None, "The TLS handshake took too long.", None))
 

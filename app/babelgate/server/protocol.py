@@ -18,16 +18,16 @@ import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from babelgate.http.direct import DIRECT, DirectEndpoints
 from babelgate.http.exchange import DISCARDED_BYTES, WHOLE
 from babelgate.http.heads import RequestTarget, check_head, target_of, without_upgrade
 from babelgate.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout
-from babelgate.server.cycle import Cycle, DirectCycle, Serving
-from babelgate.server.malformed import answer_to, problem_of, report, report_handshake
+from babelgate.server.cycle import Cycle, DirectCycle, GatewayConnection, Serving
+from babelgate.server.malformed import answer_to, problem_of, report
 from babelgate.server.overload import SHEDDER, Shedder
+from babelgate.server.tls import certificate_of
 from babelgate.server.transport import STALL_SECONDS, BufferedTransport, Patience, ReadingClock, ReadWatch
 
 MAX_HEAD_BYTES = 65_536
@@ -40,7 +40,7 @@ CHECK_SECONDS = 0.1
 _PATIENCE = Patience()
 
 
-class GatewayProtocol(HttpToolsProtocol):
+class GatewayProtocol(GatewayConnection):
     """One connection. ``config.ws`` must be ``none``, because upgrades are declined."""
 
     stall_seconds: float = STALL_SECONDS
@@ -80,10 +80,6 @@ class GatewayProtocol(HttpToolsProtocol):
         self._patience = patience
         self.handshake_seconds = patience.head_seconds
 
-    def handshake_failed(self, host: str, error: OSError) -> None:
-        """The connection of the client ``host`` is closed, because there is no TLS on it."""
-        report_handshake(self.app_state, error, host)
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start a connection."""
         joined = BufferedTransport(cast(asyncio.Transport, transport), self.stall_seconds)
@@ -92,6 +88,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._reading = joined.reading
         self._shedder = self.app_state.get(SHEDDER)
         self._direct = self.app_state.get(DIRECT)
+        self.certificate = certificate_of(self.app_state, transport)
         self._expect_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -238,7 +235,7 @@ class GatewayProtocol(HttpToolsProtocol):
             "state": self.app_state,
             "extensions": extensions,
         }
-        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        keep_alive = self.keeps_alive(version)
         self.cycle = extensions[WHOLE] = Cycle(self, scope, fields, keep_alive)
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
@@ -272,7 +269,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._idle_since = None
         if (kept := self._kept) is not None:
             assert self._direct is not None
-            kept.keep_alive = kept.version != "1.0" and self.parser.should_keep_alive()
+            kept.keep_alive = self.keeps_alive(kept.version)
             left = self._direct.begin(kept, kept.body)
             if left is None:
                 self.cycle, self._kept = kept, None

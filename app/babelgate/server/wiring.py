@@ -71,6 +71,7 @@ from babelgate.server.application import App, Part
 from babelgate.server.auditing import make_audit
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
+from babelgate.server.tls import ServerTls, tls_files
 from babelgate.streams.serving import Streaming
 from babelgate.tokens.tokens import Tokens
 
@@ -272,8 +273,12 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     group = gateway.incarnation if workers_directory is None else workers_directory.name
     own = Identity(gateway.incarnation, node, group, os.getpid(), __version__, clock())
     gateway.overview.replicas = Replicas(own, roll_call if has_port else None)
+    files = tls_files(settings)
+    tls = None if files is None else ServerTls(files, auth.certificates, clock)
+    if tls is not None:
+        gateway.overview.certificate_ends_at = tls.ends_at
     if not has_port:
-        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
+        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed, tls=tls)
     listen = next(iter(_addresses(settings.peers.listen)), None) if called else None
     report = scraping.report if scraping is not None else None
 
@@ -281,7 +286,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         return cipher.seal(msgspec.json.encode(pushes.newer(question.versions)))
 
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)
-    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
+    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed, tls=tls)
 
 
 def _console(

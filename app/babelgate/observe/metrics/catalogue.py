@@ -165,6 +165,12 @@ ISSUER_FAILURES = _gauge(
     "{process}",
     "issuer",
 )
+CERTIFICATE_EXPIRES = _gauge(
+    "babelgate.tls_certificate_expires_timestamp",
+    "When the certificate that new connections get ends, in Unix time.",
+    "s",
+    source="broker",
+)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"
