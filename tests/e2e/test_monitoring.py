@@ -44,6 +44,7 @@ CLIENTS, SCRAPER = "for the clients", "for the scrapes"
 """Tokens."""
 ONLY_UNIT_TESTED = {
     "BabelgateAuditErrors",
+    "BabelgateCertificateEnds",
     "BabelgateIssuerNotRead",
     "BabelgatePublishesNearBound",
     "BabelgatePushHeld",

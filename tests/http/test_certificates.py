@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 
 from babelgate.config import settings
 from babelgate.errors import ConfigError
+from babelgate.server import healthcheck
 from babelgate.server.server import uvicorn_config
 from babelgate.server.tls import TlsFiles, load_tls
 from tests.harness.authority import SERVER, Authority, client_context, dns, uri
@@ -277,6 +278,9 @@ class TestAuthorities:
         with serving(uvicorn_config(site.served.build, site.settings)) as site.served.address:
             with site.client() as client, pytest.raises(httpx.TransportError):
                 client.get("/livez")
+            # The check of a container has no certificate, and the process serves.
+            port = site.served.address[1]
+            assert "alive" in healthcheck.ask(site.settings.model_copy(update={"port": port}), LIMIT_SECONDS)
             with site.client([uri(ORDERS)]) as client:
                 assert publish(client).status_code == 201
 

@@ -11,6 +11,8 @@ from babelgate.errors import ConfigError
 
 TIMEOUT_SECONDS = 3.0
 
+_ASKED_FOR_CERTIFICATE = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+"""OpenSSL's name of the refusal of a client without a certificate."""
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -27,8 +29,9 @@ def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
     """GET ``/livez`` at the address of ``settings``; return one line with the URL that is alive.
 
     The certificate is not verified, because it is for the names that clients use, and only this machine is contacted.
-    Raises Unhealthy for an answer other than 200, and without an answer within ``timeout_seconds``; ConfigError for
-    port 0, because the health check cannot find the port that the gateway selected.
+    A refusal because this client shows no certificate comes from a process that serves. Raises Unhealthy for an answer
+    other than 200, and without an answer within ``timeout_seconds``; ConfigError for port 0, because the health check
+    cannot find the port that the gateway selected.
     """
     if settings.port == 0:
         raise ConfigError(key="port", reason="with port 0 the health check cannot find the port: set one")
@@ -54,6 +57,8 @@ def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
         finally:
             connection.close()
     except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, ssl.SSLError) and error.reason == _ASKED_FOR_CERTIFICATE:
+            return f"{where} asks for a client certificate, so it is alive"
         raise Unhealthy(f"no answer from {where}: {error or type(error).__name__}") from None
     if status != http.client.OK:
         raise Unhealthy(f"{where} answered {status}")

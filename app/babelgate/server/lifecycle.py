@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from babelgate.config.settings import Settings
 from babelgate.observe.logs import get_logger
+from babelgate.server.tls import ServerTls
 
 log = get_logger(__name__)
 
@@ -47,16 +48,26 @@ class GracefulStop:
 
     After the start, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls uvicorn's
     signal handler, which stops listening, waits for requests in flight and ends the lifespan. A second signal skips the
-    wait. A worker whose parent process is gone stops in the same way. SIGHUP is ignored with a warning.
+    wait. A worker whose parent process is gone stops in the same way. SIGHUP reads
+    certificates again, and is ignored otherwise with a warning.
     """
 
-    def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings, close_seconds: float = CLOSE_SECONDS) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        gateway: Drains,
+        settings: Settings,
+        close_seconds: float = CLOSE_SECONDS,
+        tls: ServerTls | None = None,
+    ) -> None:
         self._app = app
         self._gateway = gateway
         self._drain_seconds = settings.drain_seconds
         self._end_seconds = settings.drain_seconds + settings.shutdown_seconds + close_seconds
         self._stopping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._tls = tls
+        self._reloading: asyncio.Task[bool] | None = None
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """No coroutine of its own, because that would be one more step of each request."""
@@ -72,10 +83,15 @@ class GracefulStop:
 
         for signum in _SIGNALS:
             installed(signum)
-        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(ignore_reload))
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(self._hang_up))
         parent = multiprocessing.parent_process()
         if parent is not None:
             loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)
+
+    def _hang_up(self) -> None:
+        ignore_reload()
+        if self._tls is not None:
+            self._reloading = asyncio.get_running_loop().create_task(self._tls.reload_certificates())
 
     def _orphaned(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
         loop.remove_reader(sentinel)

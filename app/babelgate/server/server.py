@@ -111,7 +111,7 @@ def create_app(settings: Settings, workers_directory: Path | None = None) -> ASG
     gc.set_threshold(*COLLECT_AFTER)
     gc.enable()
     log.info("starting", version=__version__, incarnation=app.gateway.incarnation)
-    return GracefulStop(app, app.gateway, settings)
+    return GracefulStop(app, app.gateway, settings, tls=app.tls)
 
 
 def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
