@@ -13,6 +13,7 @@ import ssl
 import time
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 import httpx
 import pytest
@@ -364,7 +365,7 @@ class TestEndings:
                 assert json.loads(socket_.recv(LIMIT_SECONDS))["event"]
                 site.write("ca.pem", site.root.pem)
                 assert site.reload()
-                seen = []
+                seen: list[dict[str, Any]] = []
                 while not seen or seen[-1]["event"] != "problem":
                     seen.append(json.loads(socket_.recv(LIMIT_SECONDS)))
                 assert seen[-1]["data"]["code"] == "unauthenticated"
@@ -389,12 +390,12 @@ class TestReload:
     def test_connections_stay_and_new_ones_get_the_new_one(self, site):
         with site.client([uri(ORDERS)]) as client, stream(client) as opened, site.client([uri(ORDERS)]) as other:
             assert publish(other).status_code == 201
-            before = other._transport._pool.connections[0].info()  # type: ignore[attr-defined]
+            before = other._transport._pool.connections[0].info()
             serial = self.renew(site)
             assert site.reload()
             assert self.serial(site) == serial
             assert publish(other).status_code == 201
-            assert before.split(",")[0] == other._transport._pool.connections[0].info().split(",")[0]  # type: ignore[attr-defined]
+            assert before.split(",")[0] == other._transport._pool.connections[0].info().split(",")[0]
             assert any("ack_token" in line for line in opened.iter_lines())
 
     def test_the_files_are_watched(self, site):

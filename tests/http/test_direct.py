@@ -460,7 +460,7 @@ class Request:
     scheme = "http"
     target = target_of(b"/queues/q/messages")
     answered = b""
-    certificate = None
+    certificate: Any = None
 
     disconnected = False
 

@@ -11,8 +11,6 @@ from babelgate.errors import ConfigError
 
 TIMEOUT_SECONDS = 3.0
 
-_ASKED_FOR_CERTIFICATE = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
-"""OpenSSL's name of the refusal of a client without a certificate."""
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -29,9 +27,9 @@ def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
     """GET ``/livez`` at the address of ``settings``; return one line with the URL that is alive.
 
     The certificate is not verified, because it is for the names that clients use, and only this machine is contacted.
-    A refusal because this client shows no certificate comes from a process that serves. Raises Unhealthy for an answer
-    other than 200, and without an answer within ``timeout_seconds``; ConfigError for port 0, because the health check
-    cannot find the port that the gateway selected.
+    Where clients must have a certificate, which this one has not, only the server's part of the handshake is checked.
+    Raises Unhealthy for an answer other than 200, and without an answer within ``timeout_seconds``; ConfigError for
+    port 0, because the health check cannot find the port that the gateway selected.
     """
     if settings.port == 0:
         raise ConfigError(key="port", reason="with port 0 the health check cannot find the port: set one")
@@ -51,14 +49,16 @@ def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
             context.verify_mode = ssl.CERT_NONE
             connection = http.client.HTTPSConnection(host, settings.port, timeout=timeout_seconds, context=context)
         try:
+            if settings.tls_client_auth == "required":
+                # The server refuses this client after its own part of the handshake, which shows that it serves.
+                connection.connect()
+                return f"{where} asks for a client certificate, so it is alive"
             # Without credentials, only names of this service are accepted.
             connection.request("GET", path, headers={"Host": f"localhost:{settings.port}"})
             status = connection.getresponse().status
         finally:
             connection.close()
     except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, ssl.SSLError) and error.reason == _ASKED_FOR_CERTIFICATE:
-            return f"{where} asks for a client certificate, so it is alive"
         raise Unhealthy(f"no answer from {where}: {error or type(error).__name__}") from None
     if status != http.client.OK:
         raise Unhealthy(f"{where} answered {status}")

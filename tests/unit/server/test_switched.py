@@ -45,6 +45,7 @@ async def test_a_client_is_read_only_while_it_reads_and_that_is_wanted() -> None
         server_state=SimpleNamespace(default_headers=[]),
         on_response_complete=None,
         expect_100_continue=False,
+        certificate=None,
         pause_writing=flow.pause_writing,
         resume_writing=flow.resume_writing,
     )
