@@ -55,6 +55,8 @@ class App:
         self._shedder = shedder
         self.direct = direct
         self.tls = tls
+        if tls is not None:
+            gateway.overview.certificate_ends_at = tls.ends_at
         self._malformed = malformed
         self._parts = parts if tls is None else [*parts, tls]
         self._journal = journal

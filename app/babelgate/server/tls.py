@@ -227,6 +227,12 @@ class ServerTls:
                 await self.reload_certificates()
 
 
+def make_tls(settings: Settings, certificates: Certificates | None, clock: Clock) -> ServerTls | None:
+    """The TLS of a configuration; None without one. Raises ConfigError."""
+    files = tls_files(settings)
+    return None if files is None else ServerTls(files, certificates, clock)
+
+
 def context_of(state: Mapping[str, Any], otherwise: ssl.SSLContext) -> ssl.SSLContext:
     """The context of the next handshake. ``state``: of the lifespan."""
     tls: ServerTls | None = state.get(TLS)

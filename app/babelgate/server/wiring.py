@@ -71,7 +71,7 @@ from babelgate.server.application import App, Part
 from babelgate.server.auditing import make_audit
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
-from babelgate.server.tls import ServerTls, tls_files
+from babelgate.server.tls import make_tls
 from babelgate.streams.serving import Streaming
 from babelgate.tokens.tokens import Tokens
 
@@ -273,10 +273,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     group = gateway.incarnation if workers_directory is None else workers_directory.name
     own = Identity(gateway.incarnation, node, group, os.getpid(), __version__, clock())
     gateway.overview.replicas = Replicas(own, roll_call if has_port else None)
-    files = tls_files(settings)
-    tls = None if files is None else ServerTls(files, auth.certificates, clock)
-    if tls is not None:
-        gateway.overview.certificate_ends_at = tls.ends_at
+    tls = make_tls(settings, auth.certificates, clock)
     if not has_port:
         return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed, tls=tls)
     listen = next(iter(_addresses(settings.peers.listen)), None) if called else None
