@@ -8,7 +8,8 @@ import time
 from babelgate.errors import BrokerUnavailable
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.model import Message
-from babelgate.gateway.streaming import Stream, StreamOptions
+from babelgate.gateway.open_streams import StreamOptions
+from babelgate.gateway.streaming import Stream
 from tests.harness.world import LIMIT_SECONDS, PATIENCE, Process, World, data, until
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -12,12 +13,27 @@ from babelgate.gateway.authorization import Caller, Ending
 from babelgate.runtime.background import BackgroundTasks
 
 
+class StreamOptions(Struct, frozen=True):
+    """What a consumer asks of a stream. ``lease_seconds`` None: the queue's policy."""
+
+    max_in_flight: int = 10
+    lease_seconds: float | None = None
+    auto_extend: bool = True
+
+
 class StreamLease(Struct):
     """The lease of a message that was handed out and is not settled. Loop times: when it ends, and how long it may
     last."""
 
     ends: float
     until: float
+
+    def extension(self, now: float, lease_seconds: float, longest: float) -> float:
+        """For how many seconds from ``now`` on to prolong it: never less than its consumer has. ``longest``: the
+        longest lease of the broker, in seconds."""
+        seconds, left = min(lease_seconds, self.until - now), self.ends - now
+        # Whole seconds, so that leases which were extended together are prolonged together.
+        return seconds if left <= seconds + 1 else min(math.ceil(left), longest)
 
 
 class OpenStream(Protocol):

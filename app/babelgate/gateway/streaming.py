@@ -7,19 +7,17 @@ has room, prolongs their leases while it is open, and gives back what is not set
 from __future__ import annotations
 
 import asyncio
-import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
-
-from msgspec import Struct
 
 from babelgate.errors import BabelgateError, Draining, LeaseLost, Unauthenticated, UnsupportedByBroker
 from babelgate.gateway.access import Access
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
-from babelgate.gateway.open_streams import StreamLease
+from babelgate.gateway.open_streams import StreamLease, StreamOptions
 from babelgate.gateway.outages import is_silence
 from babelgate.observe.tracing.trace import Trace
 from babelgate.runtime.backoff import Backoff
@@ -50,14 +48,6 @@ _LEAST_EXTENSION_SECONDS = 1.0
 """A lease is not prolonged for less."""
 
 
-class StreamOptions(Struct, frozen=True):
-    """What a consumer asks of a stream. ``lease_seconds`` None: the queue's policy."""
-
-    max_in_flight: int = 10
-    lease_seconds: float | None = None
-    auto_extend: bool = True
-
-
 class Stream:
     """The deliveries of one consumer. A context manager: at its end, what is not settled is given back, uncounted.
 
@@ -65,9 +55,9 @@ class Stream:
 
     A message leaves the window when it is settled. A settle by this process is seen at once, also one that another
     replica forwards, which it does wherever the leases are kept by this process. Where the broker keeps them, any
-    replica settles without this one. There a full window is looked through by prolonging its leases, at first after
-    0.05 s, then after pauses that double up to a third of the lease. Without ``auto_extend`` a message that was settled
-    elsewhere leaves the window when its lease ends.
+    replica settles without this one. There a full window whose oldest message stays is looked through by prolonging its
+    leases, at first after 0.05 s, then after pauses that double up to a third of the lease. Without ``auto_extend`` a
+    message that was settled elsewhere leaves the window when its lease ends.
     """
 
     def __init__(
@@ -110,11 +100,13 @@ class Stream:
         self._has_waited = False
         """Whether settles were waited for since the last receive."""
         self._pause = _FIRST_LOOK_SECONDS
+        self._oldest: str | None = None
+        """The message that had been in the window longest when the timer was set."""
         self._timer: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
         self.is_draining = False
         """Whether the gateway stops: nothing more is handed out."""
-        self._is_late = self._drain_was_seen = self._drain_is_over = self._closed = False
+        self._is_taking = self._is_late = self._drain_was_seen = self._drain_is_over = self._closed = False
 
     def __enter__(self) -> Stream:
         self._gateway.streams.add(self, self._access.caller)
@@ -154,10 +146,12 @@ class Stream:
                 if self._is_late or self.is_over or (self.is_draining and not self._drain_was_seen):
                     self._drain_was_seen = self.is_draining
                     break
+                self._is_taking = True
                 await self._wake.wait()
             ready, self._ready = self._ready, []
             return ready
         finally:
+            self._is_taking = False
             timer.cancel()
 
     def resize(self, window: int) -> None:
@@ -302,9 +296,13 @@ class Stream:
                 self._in_flight[handle] = StreamLease(self._loop_time_of(message.lease_expires_at), until)
                 holders[queue, handle] = self
             self._ready += messages
-            is_full = self._foreign and len(self._in_flight) >= self.window
-            self._look_by(self._loop.time() + (self._pause if is_full else self._usual_pause))
+            self._look_by(self._loop.time() + (self._pause if self._is_full else self._usual_pause))
         self._wake.set()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether the window is full, perhaps of messages that others have settled."""
+        return self._foreign and len(self._in_flight) >= self.window
 
     @property
     def _usual_pause(self) -> float:
@@ -319,9 +317,12 @@ class Stream:
         self._gateway.streams.holders.pop((self._route.queue, handle), None)
 
     def _drop(self, handle: str) -> None:
-        """A message leaves the window."""
+        """A message leaves the window, which may have room for more now."""
         self._forget(handle)
-        self._wake.set()
+        if self.is_draining:
+            self._wake.set()
+        elif self._is_taking:
+            self._ask()
 
     def _look_by(self, when: float) -> None:
         """Look through the window at this time of the loop, or before."""
@@ -330,6 +331,7 @@ class Stream:
                 return
             self._timer.cancel()
         self._timer = self._loop.call_at(when, self._look)
+        self._oldest = next(iter(self._in_flight), None)
 
     def _look(self) -> None:
         """Drop the leases that are over, and prolong those that must not end, or of which others may know more."""
@@ -339,29 +341,30 @@ class Stream:
             self._drop(handle)
         if not self._in_flight:
             return
-        is_full = self._foreign and len(self._in_flight) >= self.window
+        pause = _FIRST_LOOK_SECONDS if self._is_full else self._usual_pause
+        # Nothing is missed where the oldest message leaves: one that was settled elsewhere stays, and is it then.
+        is_stuck = self._is_full and next(iter(self._in_flight)) == self._oldest
         if self._extends and self._prolonging is None:
             soon = now + self._lease_seconds * 0.7
             due = {
                 handle: held
                 for handle, held in self._in_flight.items()
-                if (is_full or held.ends < soon) and held.until - now >= _LEAST_EXTENSION_SECONDS
+                if (is_stuck or held.ends < soon) and held.until - now >= _LEAST_EXTENSION_SECONDS
             }
             if due:
-                self._prolonging = self._loop.create_task(self._prolong(due, is_full))
-        if is_full:
-            self._pause = min(self._pause * 2, self._usual_pause)
-        pause = self._pause if is_full else self._usual_pause
+                self._prolonging = self._loop.create_task(self._prolong(due))
+        if is_stuck:
+            pause = self._pause = min(self._pause * 2, self._usual_pause)
         self._look_by(min(now + pause, min(held.ends for held in self._in_flight.values())))
 
-    async def _prolong(self, due: dict[str, StreamLease], is_full: bool) -> None:
+    async def _prolong(self, due: dict[str, StreamLease]) -> None:
         """Prolong leases; of a full window, to see which have ended elsewhere."""
         try:
             runtime = self._gateway.queue_runtimes.of(self._route)
             now = self._loop.time()
-            by_seconds: dict[float, list[str]] = {}
+            longest, by_seconds = self._route.capabilities.max_lease_seconds, defaultdict[float, list[str]](list)
             for handle, held in due.items():
-                by_seconds.setdefault(self._extension(held, now), []).append(handle)
+                by_seconds[held.extension(now, self._lease_seconds, longest)].append(handle)
             for seconds, handles in by_seconds.items():
                 outcomes = await runtime.prolong(handles, seconds)
                 for handle, outcome in zip(handles, outcomes, strict=True):
@@ -381,14 +384,6 @@ class Stream:
                     break
         finally:
             self._prolonging = None
-
-    def _extension(self, held: StreamLease, now: float) -> float:
-        """For how many seconds from ``now`` on to prolong a lease: never less than its consumer has."""
-        seconds, left = min(self._lease_seconds, held.until - now), held.ends - now
-        if left <= seconds + 1:
-            return seconds
-        # Whole seconds, so that leases which were extended together are prolonged together.
-        return min(math.ceil(left), self._route.capabilities.max_lease_seconds)
 
     async def _give_back(self, handles: Sequence[str]) -> None:
         if self._prolonging is not None:  # An extend that reaches the broker later would lease them again.

@@ -10,7 +10,8 @@ from babelgate.gateway.admission import Permit
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
-from babelgate.gateway.streaming import Stream, StreamOptions
+from babelgate.gateway.open_streams import StreamOptions
+from babelgate.gateway.streaming import Stream
 from babelgate.http.body import read
 from babelgate.http.consume import EVENT_TYPES, NO_STORE, as_event, encoded, parameters_of
 from babelgate.http.exchange import Exchange, log

@@ -11,8 +11,9 @@ from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Extend, Message, Settlement
+from babelgate.gateway.open_streams import StreamOptions
 from babelgate.gateway.routing import Router, Rule
-from babelgate.gateway.streaming import Stream, StreamOptions
+from babelgate.gateway.streaming import Stream
 from tests.harness.memory import CAPABLE, MovingMemory
 from tests.harness.world import KEYS, LIMIT_SECONDS, draft, until
 
@@ -105,3 +106,43 @@ async def test_a_look_at_a_full_window_leaves_a_lease_as_long_as_its_consumer_ma
         assert result.lease_expires_at is not None
         assert result.lease_expires_at <= deadline < (time.time() + 602) * 1000
     await gateway.close()
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time only the test moves, by :meth:`pass_on`."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    async def pass_on(self, seconds: float) -> None:
+        self.now += seconds
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def test_a_full_window_whose_oldest_message_leaves_is_not_looked_through() -> None:
+    loop = Clock()
+
+    async def scenario() -> None:
+        binding = MovingMemory("memory", CAPABLE)
+        gateway = gateway_of(binding)
+        for number in range(4):
+            await gateway.publish(ANYONE, QUEUE, draft({"n": number}))
+        with Stream(gateway, ANYONE, QUEUE, StreamOptions(3, lease_seconds=30)) as stream:
+            oldest, *_ = await came(stream, 3)
+            waiting = loop.create_task(came(stream, 1))
+            await loop.pass_on(0.0)
+            await gateway.settle(ANYONE, QUEUE, Settlement(acks=[oldest.ack_token]))
+            await loop.pass_on(0.03)
+            await waiting
+            await loop.pass_on(0.06)
+            assert stream.in_flight == 3
+            assert not binding.calls["extend"], "the oldest message has left since the window was full"
+            await loop.pass_on(0.06)
+            assert binding.calls["extend"] == [3], "none has left since the last look: others may have settled it"
+        await gateway.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())

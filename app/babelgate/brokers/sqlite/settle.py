@@ -87,7 +87,22 @@ class AckJob(LeaseJob):
 
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
-        cls.finish(tx, jobs, cls.leased(tx, jobs), dead=False)
+        if len(jobs) != 1 or len(jobs[0].items) != 1 or not cls._settles_one(tx, jobs[0]):
+            cls.finish(tx, jobs, cls.leased(tx, jobs), dead=False)
+
+    @classmethod
+    def _settles_one(cls, tx: Transaction, job: Self) -> bool:
+        """Ack the only item of ``job`` with one statement less than others need; False where its lease is not valid."""
+        id, nonce = job.items[0]
+        until, queue_id = tx.now + SETTLED_FOR_MS, tx.queue_id(job.queue)
+        if not tx.run("settle_one", until, id, nonce, queue_id, tx.now).rowcount:
+            return False
+        ids = array((id,))
+        tx.run("remove_held", ids)
+        tx.run("remove_messages", ids)
+        tx.settled += 1
+        job.results = [None]
+        return True
 
 
 class DeadLetterJob(LeaseJob):

@@ -186,6 +186,10 @@ SELECT id, nonce FROM settled WHERE id IN (SELECT value FROM json_each(?)) AND d
 INSERT INTO settled (id, nonce, expires_at, dead)
 SELECT id, nonce, max(until, ?), ? FROM held WHERE id IN (SELECT value FROM json_each(?))
 
+-- name: settle_one
+INSERT INTO settled (id, nonce, expires_at, dead)
+SELECT id, nonce, max(until, ?), 0 FROM held WHERE id = ? AND nonce = ? AND queue_id = ? AND until > ?
+
 -- name: remove_held
 DELETE FROM held WHERE id IN (SELECT value FROM json_each(?))
 
