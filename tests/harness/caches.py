@@ -184,7 +184,7 @@ CACHES = [
         "issuer",
         lambda n: (_wide(n, 256), n / 7),
     ),
-    Remembered("babelgate.gateway.gateway._accesses", "rights of callers", "process", _access),
+    Remembered("babelgate.gateway.gateway.accesses", "rights of callers", "process", _access),
     Remembered(
         "babelgate.gateway.overview._warned",
         "warnings about queues",

@@ -76,13 +76,14 @@ def serve(config: Path | None, quiet: bool, **options: Any) -> None:
     """Run the gateway until SIGTERM or Ctrl-C."""
     # Imports make many objects and no garbage; server.serve() enables the collector again.
     gc.disable()
-    from babelgate.config import settings
+    from babelgate.config.origin import Origin
     from babelgate.server import server
 
     given = {name: value for name, value in options.items() if value is not None}
     with configuration_errors(config, given):
-        loaded = settings.load(config, os.environ, given)
-        sys.exit(server.serve(loaded, partial(_announce, loaded, quiet)))
+        origin = Origin(config, dict(os.environ), given)
+        loaded = origin.load()
+        sys.exit(server.serve(loaded, partial(_announce, loaded, quiet), origin))
 
 
 def _announce(settings: Settings, quiet: bool, url: str, routes: Sequence[tuple[str, Route]]) -> None:

@@ -14,5 +14,6 @@ class SchemaSettings(Section):
 
     directory: Path | None = Field(
         default=None,
-        description="Directory with a [JSON Schema](schemas.md) for each job, read at the start. None: no schemas.",
+        description="Directory with a [JSON Schema](schemas.md) for each job, read at the start and at each "
+        "[reload](reload.md). None: no schemas.",
     )

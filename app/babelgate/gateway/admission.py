@@ -38,9 +38,13 @@ class Pool:
     def __init__(self, what: str, limit: int, brokers: int = 1) -> None:
         self.what = what
         self.limit = limit
-        self.share = limit if brokers < 2 else max(limit // 2, 1)
+        self.share_among(brokers)
         self.taken = 0
         self.by_broker: defaultdict[str, int] = defaultdict(int)
+
+    def share_among(self, brokers: int) -> None:
+        """Grant so many brokers a share each."""
+        self.share = self.limit if brokers < 2 else max(self.limit // 2, 1)
 
     def of(self, broker: str) -> int:
         """The amount taken for ``broker``."""
@@ -142,6 +146,12 @@ class Admission:
         self._other_bytes = Pool("bytes of other calls", bounds.max_other_bytes_in_flight, brokers)
         self._receives = Pool("receives", bounds.max_receives_in_flight, brokers)
         self._unread_bytes = Pool("bytes that clients have not read yet", bounds.max_unread_bytes_in_flight, brokers)
+
+    def share_among(self, brokers: int) -> None:
+        """Share the bounds among so many brokers from now on."""
+        self._brokers = min(brokers, 2)
+        for pool in (self._publishes, self._publish_bytes, self._other_bytes, self._receives, self._unread_bytes):
+            pool.share_among(brokers)
 
     def publish(self, broker: str, size: int) -> Permit:
         """A permit for a publish with a body of ``size`` bytes, as far as the size is known. Raises Overloaded."""

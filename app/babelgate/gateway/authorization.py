@@ -65,6 +65,18 @@ class Caller:
         for ending in tuple(self._endings):
             ending.happen()
 
+    def become(self, other: Caller) -> None:
+        """Have the rights and limits of ``other`` from now on: its credential was configured anew. With fewer rights
+        its streams and long polls end; it may begin those again that it still has a right to."""
+        lost = any(not granted <= other._rights.get(queue, frozenset()) for queue, granted in self._rights.items())
+        self.name, self.limits = other.name, other.limits
+        self._rights, self._grants = other._rights, other._grants
+        if self.page is None or other.page is None or not self.page.is_same(other.page):
+            self.page = other.page
+        if lost:
+            for ending in tuple(self._endings):
+                ending.happen()
+
     def when_ended(self, call: Callable[[], object], clock: Clock = now_ms) -> Ending:
         """Call ``call`` once the credential ends, at its time or by a revocation, until the Ending is cancelled. Needs
         a running event loop. ``call`` must not block or raise."""

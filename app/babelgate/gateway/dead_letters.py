@@ -14,7 +14,8 @@ from babelgate.brokers.binding import DeadRecord, DeadStore
 from babelgate.envelope import DeadSummary
 from babelgate.errors import BabelgateError, DeadLetterNotReached, UnknownDeadLetter
 from babelgate.gateway.model import EVERY_LETTER, DeadLetter, DeadLetterFilter, RemovalResult
-from babelgate.gateway.routing import PAGE_BYTES, Route, affordable
+from babelgate.gateway.page_sizes import PAGE_BYTES, affordable
+from babelgate.gateway.routing import Route
 from babelgate.observe.audit.notes import note
 from babelgate.runtime import turns
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from babelgate.brokers.binding import Outcome
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, InternalError, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
+from babelgate.gateway.former_queues import FormerQueues
 from babelgate.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
@@ -85,11 +87,18 @@ class Forwarding:
         self._forwarder = forwarder
         self._observe = observe
         self._clock = clock
+        self.former: FormerQueues | None = None
+        """Those that have left a broker; None: there are none."""
 
     async def settle(
         self, runtime: QueueRuntime, settlement: Settlement, traceparent: str | None = None
     ) -> list[SettleResult]:
         """Settle here or through the forwarder; results and errors as of ``Settler.settle``."""
+        if self.former and (runtimes := self.former.runtimes(runtime, settlement)):
+            return await self._settle_former(self.former, runtime, runtimes, settlement, partial(self._at, traceparent))
+        return await self._at(traceparent, runtime, settlement)
+
+    async def _at(self, traceparent: str | None, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         route = runtime.route
         if not route.settles_elsewhere:
             return await self._settler.settle(runtime, settlement)
@@ -115,9 +124,41 @@ class Forwarding:
 
     async def settle_here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Settle for a peer. Leases of other replicas are LeaseLost: a settlement is forwarded only once."""
+        if self.former and (runtimes := self.former.runtimes(runtime, settlement)):
+            return await self._settle_former(self.former, runtime, runtimes, settlement, self._here)
+        return await self._here(runtime, settlement)
+
+    async def _here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         if not runtime.route.settles_elsewhere:
             return await self._settler.settle(runtime, settlement)
         return (await self._settle(runtime, settlement, NoPeers()))[1]
+
+    async def _settle_former(
+        self,
+        former: FormerQueues,
+        runtime: QueueRuntime,
+        runtimes: Mapping[str, QueueRuntime],
+        settlement: Settlement,
+        settle: Callable[[QueueRuntime, Settlement], Awaitable[list[SettleResult]]],
+    ) -> list[SettleResult]:
+        """Settle leases of several brokers, each by the runtime that its queue has or had there."""
+        queue = runtime.route.queue
+
+        def owner(token: str, request: Request) -> str:
+            broker = former.broker_of(token, queue)
+            return broker if broker in runtimes else ""
+
+        async def answer(part: Settlement, at: QueueRuntime) -> Answer:
+            try:
+                return await settle(at, part)
+            except BabelgateError as error:
+                return error
+            except Exception as error:
+                return InternalError.caused_by(error)
+
+        parts, owners = split(settlement, owner)
+        answers = await asyncio.gather(*(answer(part, runtimes.get(of, runtime)) for of, part in parts.items()))
+        return merge(owners, dict(zip(parts, answers, strict=True)))
 
     async def _settle(
         self, runtime: QueueRuntime, settlement: Settlement, forwarder: Forwarder, traceparent: str | None = None

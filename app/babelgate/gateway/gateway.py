@@ -31,6 +31,7 @@ from babelgate.gateway.admission import Admission
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.dead_letter_operations import DeadLetterOperations
 from babelgate.gateway.deliver import Deliverer
+from babelgate.gateway.former_queues import FormerQueues
 from babelgate.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from babelgate.gateway.history import History
 from babelgate.gateway.idempotency import KeyPolicy, KeyStores
@@ -90,14 +91,13 @@ class Gateway:
         rate_limits: RateLimits | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
-        ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
-        until the journal has buffer space; raises Overloaded. ``jobs_directory``: keeps the records of redrive jobs.
-        ``counters``: an observer, whose figures :attr:`rates` shows. ``history``: the reader of the journals.
-        ``rate_limits``: None for no limits.
+        ``forwarder``: settles at the gateways that share the brokers. ``capacity``: awaited before each operation until
+        the journal has room; raises Overloaded. ``jobs_directory``: keeps the records of redrive jobs. ``counters``: an
+        observer, whose figures :attr:`rates` shows. ``history``: the reader of the journals.
         """
-        self.bindings = bindings
+        bindings = self.bindings = dict(bindings)
         self.router = router
-        self._keys = KeyStores(bindings, idempotency or KeyPolicy())
+        self.keys = KeyStores(bindings, idempotency or KeyPolicy())
         self.outages = Outages(bindings)
         self.limits = limits or Limits()
         self.clock = clock
@@ -115,20 +115,21 @@ class Gateway:
         self._publisher = Publisher(self.limits, clock, self.schema_checks)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
-        self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
+        self.broker_usage: dict[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
         pauses = self.pauses = pauses or Pauses(clock, check_route=router.route)
-        parts = self._keys, self.outages, self._deliverer, self.admission, pauses, self.schema_checks
+        parts = self.keys, self.outages, self._deliverer, self.admission, pauses, self.schema_checks
         shared = Shared(self.limits, clock, observe, *parts)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
         self.streams = shared.streams
-        runtimes, outages, keys = self.queue_runtimes, self.outages, self._keys
+        runtimes, outages, keys = self.queue_runtimes, self.outages, self.keys
         self.overview = Overview(router, bindings, required, urls or {}, keys, runtimes, outages, pauses)
-        self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(ACCESSES_BYTES, ACCESS_BYTES)
+        self.accesses: Cache[tuple[Caller, Right, str], Access] = Cache(ACCESSES_BYTES, ACCESS_BYTES)
         self.history = history or History()
-        self.maintenance = Maintenance(self.overview.retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
+        self.maintenance = Maintenance(self.overview.retaining_routes, clock, self.keys.sweep, self.overview.routes_to)
         self.mover = Mover(router, bindings, runtimes, pauses)
+        self.former = self._forwarding.former = FormerQueues(runtimes, sealer, pauses, self.limits)
         counters, counts = counters or RateCounters(clock), RecentCounts(outages)
         self.rates = Rates(counters, clock, router, self.overview, outages, self.maintenance, counts)
         self.queue_list = QueueList(router, bindings, runtimes.queues, self.rates, counts, pauses)
@@ -164,10 +165,10 @@ class Gateway:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
         limits = () if self.rate_limits is None else (self.rate_limits,)
-        parts = (self.outages, self.letters.jobs, self.queue_list, self.streams, self.mover, *limits)
+        parts = (self.outages, self.letters.jobs, self.queue_list, self.streams, self.mover, self.former, *limits)
         await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
-        await self._keys.close()
+        await self.keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
     def access(self, caller: Caller, right: Right, queue: str | Access) -> Access:
@@ -179,11 +180,11 @@ class Gateway:
             if queue.caller is caller and queue.right is right:
                 return queue
             queue = queue.route.queue
-        found = self._accesses.get((caller, right, queue))
+        found = self.accesses.get((caller, right, queue))
         if found is None:
             caller.require(right, queue)
             found = Access(caller, right, self.router.route(queue))
-            self._accesses.keep((caller, right, queue), found)
+            self.accesses.keep((caller, right, queue), found)
         return found
 
     def crowded(self, queue: str) -> bool:
@@ -388,7 +389,6 @@ class Gateway:
         return noted_purge(await purging, dry_run)
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
-        # Most callers have looked the access up before they read the body.
         if type(queue) is not Access or queue.caller is not caller or queue.right is not right:
             queue = self.access(caller, right, queue)
         route = queue.route

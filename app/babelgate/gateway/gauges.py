@@ -99,9 +99,18 @@ class Gauges:
         self._audit = audit
         self._metrics = metrics
         self._read_seconds = read_seconds
-        self._brokers = [_Broker(binding, gateway.outages) for binding in gateway.bindings.values()]
+        self._by_name: dict[str, _Broker] = {}
         self._reading: asyncio.Task[Snapshot] | None = None
         self._read_at = 0.0
+
+    @property
+    def _brokers(self) -> list[_Broker]:
+        """Those of the gateway now: a reload of the configuration adds and removes brokers."""
+        bindings, known = self._gateway.bindings, self._by_name
+        for name, binding in bindings.items():
+            if name not in known or known[name].binding is not binding:
+                known[name] = _Broker(binding, self._gateway.outages)
+        return [known[name] for name in bindings]
 
     async def of_process(self) -> Snapshot:
         """The gauges of this process, and the counters that its parts keep; no I/O."""
@@ -152,7 +161,7 @@ class Gauges:
 
     async def close(self) -> None:
         """Stop all queries; idempotent."""
-        await asyncio.gather(*(broker.close() for broker in self._brokers))
+        await asyncio.gather(*(broker.close() for broker in self._by_name.values()))
 
     def _of_rate_limits(self) -> Snapshot:
         limits = self._gateway.rate_limits

@@ -142,6 +142,11 @@ class KeyStores:
         self._used: set[str] = set()
         self._retries = {name: SettlementRetries(name, store, policy.terms) for name, store in self._stores.items()}
 
+    def add(self, name: str, store: KeyStore) -> None:
+        """Keep keys also at the store of a broker that a reload of the configuration has added."""
+        self._stores[name] = store
+        self._retries[name] = SettlementRetries(name, store, self.policy.terms)
+
     def store(self, route: Route) -> tuple[KeyStore, SettlementRetries]:
         """The store of the keys of a queue, and its retries. Raises IdempotencyUnsupported."""
         name = self._name(route)

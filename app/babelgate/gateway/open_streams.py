@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from babelgate.gateway.authorization import Caller, Ending
+from babelgate.gateway.routing import Route
 from babelgate.runtime.background import BackgroundTasks
 
 
@@ -40,6 +41,7 @@ class OpenStream(Protocol):
     """A stream that holds leases. See :class:`babelgate.gateway.streaming.Stream`."""
 
     labels: tuple[str, str]
+    route: Route
 
     def settled(self, handle: str, action: str, outcome: Any) -> None:
         """A consumer has settled or extended the lease of ``handle``, with this outcome."""
@@ -91,6 +93,16 @@ class OpenStreams:
                 holder = self.holders.get((lease.queue, lease.handle))
                 if holder is not None:
                     holder.settled(lease.handle, action, outcome)
+
+    def routes(self) -> list[Route]:
+        """The routes of the open streams."""
+        return [stream.route for stream in self._open]
+
+    def drain_queue(self, queue: str, broker: str) -> None:
+        """Let the streams of a queue that has left ``broker`` hand out nothing more."""
+        for stream in tuple(self._open):
+            if stream.labels == (queue, broker):
+                stream.drain()
 
     def drain(self) -> None:
         """Let all streams hand out nothing more; idempotent."""

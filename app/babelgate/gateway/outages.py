@@ -75,7 +75,7 @@ class Outages:
         clock: Callable[[], float] = time.monotonic,
         refused_seconds: float = REFUSED_SECONDS,
     ) -> None:
-        self.circuits: Mapping[str, Circuit] = {broker: Circuit(broker) for broker in bindings}
+        self.circuits: dict[str, Circuit] = {broker: Circuit(broker) for broker in bindings}
         """Of each broker."""
         self._bindings = bindings
         self._clock = clock
@@ -86,6 +86,13 @@ class Outages:
         self._closed = False
         for binding in bindings.values():
             watch_writes(binding, self.refused)
+
+    def add(self, binding: Binding) -> None:
+        """Watch a broker that a reload of the configuration has added."""
+        circuit = self.circuits.setdefault(binding.name, Circuit(binding.name))
+        if binding.name not in self._lost:
+            circuit.is_open = False
+        watch_writes(binding, self.refused)
 
     def call_ended(self, broker: str, outcome: object) -> None:
         """Record the ``outcome`` of a call to ``broker``. OutcomeUnknown means that it is lost, and BrokerUnavailable
@@ -131,8 +138,13 @@ class Outages:
 
     async def check(self, broker: str) -> bool:
         """Ping a lost broker, and open or close its circuit; return whether it is back."""
-        outage, binding, circuit = self._lost.get(broker), self._bindings[broker], self.circuits[broker]
+        outage, binding, circuit = self._lost.get(broker), self._bindings.get(broker), self.circuits[broker]
         if outage is None:
+            return True
+        if binding is None:
+            # A reload of the configuration has removed it.
+            self._lost.pop(broker, None)
+            circuit.is_open = False
             return True
         ping = asyncio.ensure_future(binding.ping())
         ping.add_done_callback(error_seen)

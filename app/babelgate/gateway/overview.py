@@ -18,10 +18,11 @@ from babelgate.gateway.idempotency import KeyStores
 from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
 from babelgate.gateway.outages import Outages
+from babelgate.gateway.page_sizes import affordable
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.replicas import Replicas
 from babelgate.gateway.route_warnings import broker_warnings, warnings_of
-from babelgate.gateway.routing import Route, Router, affordable
+from babelgate.gateway.routing import Route, Router
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.observe.audit.notes import note
 from babelgate.runtime import turns
@@ -87,6 +88,11 @@ class Overview:
         self._bindings = bindings
         self._required = required
         self._urls = urls
+
+    def configure(self, required: frozenset[str], urls: Mapping[str, str]) -> None:
+        """Show these from now on, after a reload of the configuration."""
+        self._required, self._urls = required, urls
+        self._warned.clear()
 
     async def queues(
         self, caller: Caller, limit: int, cursor: str | None, paused: bool | None = None

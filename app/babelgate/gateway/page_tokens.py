@@ -32,6 +32,11 @@ class PageTerms:
         self._clock = clock
         self._bucket = Bucket(per_minute / _MINUTE, per_minute)
 
+    def is_same(self, other: PageTerms) -> bool:
+        """Whether both have the same bounds."""
+        mine = self._origins, self.per_minute, self.max_message_bytes
+        return mine == (other._origins, other.per_minute, other.max_message_bytes)
+
     def check_origin(self, origin: bytes | None) -> None:
         """Raise Forbidden for a request that no page of the token's origins has sent. A program can send any origin."""
         if origin not in self._origins:

@@ -83,13 +83,8 @@ class Mover:
         self._runtimes = runtimes
         self._pauses = pauses
         self._clock = clock
-        self._places = router.parking_places()
-        routes = map(router.route, router.configured()) if self._places else ()
-        self._configured = [
-            (route.parking.binding.name, route.broker, route.queue) for route in routes if route.parking is not None
-        ]
         self._listed: dict[str, Sequence[Key]] = {}
-        self._list_at = {name: 0.0 for name, binding in bindings.items() if cannot_park(binding) is None}
+        self._list_at: dict[str, float] = {}
         """When to list the queues of a broker again. One on which no route parks is listed once: it may have messages
         from before a change of the configuration."""
         self._queues: dict[Key, _Queue] = {}
@@ -103,10 +98,28 @@ class Mover:
         """Whose messages are reserved, or in the middle of a move."""
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._read_routes()
+
+    def _read_routes(self) -> None:
+        router = self._router
+        self._places = router.parking_places()
+        routes = map(router.route, router.configured()) if self._places else ()
+        self._configured = [
+            (route.parking.binding.name, route.broker, route.queue) for route in routes if route.parking is not None
+        ]
+        self._list_at = {name: 0.0 for name, binding in self._bindings.items() if cannot_park(binding) is None}
+
+    def configure(self) -> None:
+        """Move by the routes and brokers that there are now, after a reload of the configuration."""
+        self._read_routes()
+        self._listed = {name: keys for name, keys in self._listed.items() if name in self._bindings}
+        if self._task is None or self._task.done():
+            self._task = None
+            self.start()
 
     def start(self) -> None:
         """Start to move; needs a running event loop."""
-        if self._list_at:
+        if self._list_at and not self._stopping.is_set():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -177,8 +190,11 @@ class Mover:
 
     async def _list(self, name: str) -> int:
         """List the parking queues on a broker if it is time; their number."""
-        now, binding = self._clock(), self._bindings[name]
-        if self._list_at[name] > now or not isinstance(binding, Lists):
+        now = self._clock()
+        if name not in self._bindings or self._list_at.get(name, now + 1) > now:
+            return 0
+        binding = self._bindings[name]
+        if not isinstance(binding, Lists):
             return 0
         self._list_at[name] = now + EMPTY_SECONDS
         try:
@@ -195,7 +211,7 @@ class Mover:
 
     async def _move_from(self, key: Key, queue: _Queue) -> int:
         place, broker, name = key
-        if name in self._pauses.refusing or self._stopping.is_set():
+        if name in self._pauses.refusing or self._stopping.is_set() or place not in self._bindings:
             return 0
         ends_at = self._clock() + LOOK_SECONDS
         binding, moved = self._bindings[place], 0

@@ -167,6 +167,10 @@ class QueueList:
             for key, group in sorted(groups.items())
         ]
 
+    def configure(self) -> None:
+        """Ask the brokers that there are now, after a reload of the configuration."""
+        self._listings = {name: self._listings.get(name) or _Listing() for name in self._bindings}
+
     async def close(self) -> None:
         """Stop reading names; idempotent."""
         reading = [each.reading for each in self._listings.values() if each.reading is not None]
@@ -210,7 +214,8 @@ class QueueList:
         return sorted([*self._names, *more]) if more else self._names
 
     async def _read_names(self, listing: _Listing, name: str) -> None:
-        listing.names = frozenset(await known_queues(self._router, {name: self._bindings[name]}, ()))
+        bindings = {name: self._bindings[name]} if name in self._bindings else {}
+        listing.names = frozenset(await known_queues(self._router, bindings, ()))
         listing.read_at = asyncio.get_running_loop().time()
         self._found = frozenset().union(*(each.names or () for each in self._listings.values()))
         self._names = sorted(self._found)

@@ -271,6 +271,11 @@ class RateLimits:
                 route = None
         return self.of(caller, route)
 
+    def configure(self, other: RateLimits) -> None:
+        """Limit as ``other`` does from now on, which is not used itself. What runs stays counted, and buckets whose
+        terms are the same stay as full as they are."""
+        self._identity = other._identity
+
     async def close(self) -> None:
         """Stop counting; idempotent."""
         await self._depths.close()
@@ -279,11 +284,17 @@ class RateLimits:
 
     def _allowance(self, key: _Key, terms: RateTerms, scope: Scope, says: str) -> Allowance:
         found = self._allowances.get(key)
-        return (
-            found
-            if found is not None
-            else self._allowances.obtain(key, partial(Allowance, terms, scope, says, key, self.shared))
-        )
+        if found is None:
+            return self._allowances.obtain(key, partial(Allowance, terms, scope, says, key, self.shared))
+        if found.terms is not terms:
+            # A reload of the configuration has made them.
+            if found.terms == terms:
+                found.terms = terms
+            else:
+                before, found = found, Allowance(terms, scope, says, key, self.shared)
+                found.running = before.running
+                self._allowances[key] = found
+        return found
 
     def _is_busy(self, allowance: Allowance) -> bool:
         return len(self._allowances) < self._most_busy and not allowance.is_full(self._clock())

@@ -61,6 +61,8 @@ class Waiter(Struct, eq=False):
     future: asyncio.Future[list[Message]]
     timer: asyncio.TimerHandle | None = None
     ending: Ending | None = None
+    receiver: Receiver | None = None
+    """The one that serves it, if that is another one than began it."""
 
     def stop_timers(self) -> None:
         """End the wait no more by itself."""
@@ -169,6 +171,25 @@ class Receiver:
     async def _return(self, messages: list[Message]) -> None:
         await self._give_back([each.lease.handle for each in messages])
 
+    def hand_over(self, other: Receiver, max_lease_seconds: float) -> None:
+        """Let ``other`` serve the receives that wait here; those with a longer lease end with an empty list."""
+        for waiter in tuple(self._waiting):
+            del self._waiting[waiter]
+            if waiter.lease_seconds > max_lease_seconds:
+                waiter.resolve([])
+            else:
+                other.take_over(waiter)
+
+    def take_over(self, waiter: Waiter) -> None:
+        """Serve a receive that another receiver has begun."""
+        waiter.receiver = self
+        self._waiting[waiter] = None
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = self._loop.call_at(waiter.timer.when(), self._end_wait, waiter)
+        if self._wait_task is None:
+            self._wait_task = self._loop.create_task(self._serve_waiting())
+
     def stop(self) -> None:
         """End all waiting receives now, with an empty list; later receives do not wait."""
         self._stopped = True
@@ -202,8 +223,9 @@ class Receiver:
 
     def _remove(self, waiter: Waiter) -> None:
         waiter.stop_timers()
-        self._waiting.pop(waiter, None)
-        self._polling.pop(waiter, None)
+        receiver = waiter.receiver or self
+        receiver._waiting.pop(waiter, None)
+        receiver._polling.pop(waiter, None)
 
     async def _serve_waiting(self) -> None:
         try:

@@ -36,6 +36,33 @@ def check(router: Router) -> list[tuple[str, Route]]:
     return routes
 
 
+def check_moves(before: Router, after: Router) -> None:
+    """Raise ConfigError for a change of routes that a running gateway cannot make: ack tokens have the broker of a
+    queue, so it may get another broker, but not another native queue of the same one."""
+    for rule in after.rules:
+        _check_move(f"queues.{rule.match}", before.rule(rule.match), rule)
+    if after.default is not None:
+        _check_move("default", before.default, after.default)
+    for rule in before.rules:
+        if (now := after.rule(rule.match)) is not None:
+            _check_move("default" if now is after.default else f"queues.{now.match}", rule, now)
+
+
+def _check_move(key: str, before: Rule | None, after: Rule) -> None:
+    if before is None or before.binding is not after.binding:
+        return
+    old, new = dict(before.options or {}), dict(after.options or {})
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if before.native_name != after.native_name:
+        changed.append("native_name")
+    if before.parking is not after.parking:
+        changed.append("parking")
+    if changed:
+        name = after.binding.name
+        reason = f"changes for queues that stay on the broker {name!r}, and needs a restart; nothing of it is applied"
+        raise ConfigError(key=f"{key}.{changed[0]}", reason=reason)
+
+
 def _route(key: str, rule: Rule) -> Route:
     many = "*" in rule.match or key == "default"
     if many and "{queue}" not in rule.native_name:

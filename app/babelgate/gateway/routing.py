@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -26,9 +26,6 @@ SchemaMode = Literal["off", "warn", "enforce"]
 _ROUTES_BYTES = 32 * 1024 * 1024
 ROUTE_BYTES = 4_000
 """Most bytes of a remembered route, with the names and declarations of any binding."""
-PAGE_BYTES = 16_777_216
-"""Most bytes of the messages that one call reads together, unless a single message has more."""
-_FIRST = 8
 _PROBE = "queue-probe"
 """A name that is legal on every broker. Where it stands in a native name, the queue's own name stands."""
 
@@ -76,6 +73,14 @@ class Route(BrokerRoute):
 
     policy: Policy
     configured_name: str
+
+    def adopt(self, policy: Policy) -> None:
+        """Treat the messages of the queue by ``policy`` from now on: only a reload of the configuration does."""
+        object.__setattr__(self, "policy", policy)
+
+    def leads_where(self, other: Route) -> bool:
+        """Whether both routes lead to one native queue."""
+        return self.binding is other.binding and self.native == other.native
 
     def check_delay(self, delay_seconds: float, option: str = "delay_seconds") -> None:
         """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker
@@ -259,7 +264,8 @@ class _NativeNames(NamedTuple):
 
 
 class Router:
-    """Finds the route of a queue: exact names first, then patterns in order, then the default. Immutable."""
+    """Finds the route of a queue: exact names first, then patterns in order, then the default. Only :meth:`switch`
+    changes it."""
 
     def __init__(self, rules: Sequence[Rule], default: Rule | None = None) -> None:
         self.rules = tuple(rules)
@@ -268,6 +274,18 @@ class Router:
         self._patterns = [(Pattern(rule.match), rule) for rule in rules if "*" in rule.match]
         self._routes: Cache[str, Route] = Cache(_ROUTES_BYTES, ROUTE_BYTES)
         self._native: _NativeNames | None = None
+
+    def switch(self, other: Router, kept: Iterable[Route]) -> None:
+        """Route as ``other`` from now on. ``kept``: the routes in use that ``other`` would make again."""
+        self.rules, self.default = other.rules, other.default
+        self._exact, self._patterns, self._native = other._exact, other._patterns, None
+        self._routes.clear()
+        for route in kept:
+            self._routes.keep(route.queue, route)
+
+    def remembered(self) -> list[Route]:
+        """The routes that were looked up, as far as they are remembered."""
+        return [route for queue in self._routes if (route := self._routes.get(queue))]
 
     def route(self, queue: str) -> Route:
         """The route of ``queue``.
@@ -378,9 +396,3 @@ def _form(rule: Rule) -> Template | None:
         # A template that leaves room for very short names only.
         return None
     return Template(parts) if len(parts) > 1 else None
-
-
-def affordable(count: int, size: int, capacity: int = PAGE_BYTES) -> int:
-    """The number of messages that fit ``capacity`` bytes, if they are as large as the ``count`` messages of ``size``
-    bytes that were read before; a few if none were read."""
-    return max(capacity * count // max(size, 1), 1) if count else _FIRST

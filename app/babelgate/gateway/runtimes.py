@@ -25,13 +25,18 @@ class QueueRuntimes:
         self.get = self._by_queue.get
         """The runtime of a queue, by its name; None if there is none. A use must set its ``used``."""
         self._names: Cache[str, None] = Cache(_NAMES_BYTES)
+        self._former: dict[tuple[str, str], QueueRuntime] = {}
+        """By queue and broker: of queues that a reload of the configuration has moved to another broker."""
+        self._left: set[tuple[str, str]] = set()
+        """The queues and the brokers that they have left."""
         self._stopped = False
 
     def __len__(self) -> int:
         return len(self._by_queue)
 
     def __iter__(self) -> Iterator[QueueRuntime]:
-        return iter(self._by_queue.values())
+        yield from self._by_queue.values()
+        yield from self._former.values()
 
     def queues(self) -> list[str]:
         """The names of the queues, also of many whose runtimes are gone."""
@@ -41,6 +46,9 @@ class QueueRuntimes:
         """The runtime of ``route``, which is created unless there is one."""
         runtime = self._by_queue.get(route.queue)
         if runtime is None or (runtime.route is not route and runtime.route != route):
+            if (route.queue, route.broker) in self._left:
+                # A request that began before the queue moved.
+                return self.former(route)
             runtime = self._make(route)
             if self._stopped:
                 runtime.stop_receives()
@@ -49,6 +57,36 @@ class QueueRuntimes:
         else:
             runtime.used = True
         return runtime
+
+    def move(self, route: Route, former: Route) -> QueueRuntime | None:
+        """Serve the queue of ``route`` by it from now on, and what is left on the broker of ``former`` by that one.
+
+        Returns the runtime of ``former``, if this process has used it: its receives continue with the new one.
+        """
+        queue = route.queue
+        self._left.add((queue, former.broker))
+        self._left.discard((queue, route.broker))
+        before = self._by_queue.get(queue)
+        returned = self._former.pop((queue, route.broker), None)
+        if before is not None:
+            del self._by_queue[queue]
+            self._former[queue, former.broker] = before
+        if returned is not None:
+            self._by_queue[queue] = returned
+        elif before is not None:
+            self.of(route)
+        return before
+
+    def former(self, former: Route) -> QueueRuntime:
+        """The runtime of a route that its queue had before, which is created unless there is one."""
+        key = former.queue, former.broker
+        if key not in self._former:
+            self._former[key] = self._make(former)
+        return self._former[key]
+
+    def forget_former(self, queue: str, broker: str) -> QueueRuntime | None:
+        """Take out the runtime of a queue that has left ``broker``."""
+        return self._former.pop((queue, broker), None)
 
     def stop_receives(self) -> None:
         """End all waiting receives now; later receives do not wait."""

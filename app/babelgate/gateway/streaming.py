@@ -66,7 +66,7 @@ class Stream:
         """Raises Forbidden, QueueNotFound, InvalidParameter, UnsupportedByBroker, and Draining."""
         self._gateway = gateway
         self._access = access = gateway.access(caller, Right.LISTEN, queue)
-        self._route = route = access.route
+        self.route = route = access.route
         self._lease_seconds = route.lease_seconds(options.lease_seconds)
         if gateway.draining:
             raise Draining
@@ -286,10 +286,10 @@ class Stream:
             return
         if messages:
             if self._is_sticky:
-                runtime = self._gateway.queue_runtimes.of(self._route)
+                runtime = self._gateway.queue_runtimes.of(self.route)
                 messages = [runtime.sticky(message) for message in messages]
             self._mean_bytes = max(sum([len(each.body) for each in messages]) // len(messages), 1)
-            holders, queue = self._gateway.streams.holders, self._route.queue
+            holders, queue = self._gateway.streams.holders, self.route.queue
             until = self._loop.time() + self._hold_seconds
             for message in messages:
                 handle = message.lease.handle
@@ -314,7 +314,7 @@ class Stream:
 
     def _forget(self, handle: str) -> None:
         del self._in_flight[handle]
-        self._gateway.streams.holders.pop((self._route.queue, handle), None)
+        self._gateway.streams.holders.pop((self.route.queue, handle), None)
 
     def _drop(self, handle: str) -> None:
         """A message leaves the window, which may have room for more now."""
@@ -360,9 +360,9 @@ class Stream:
     async def _prolong(self, due: dict[str, StreamLease]) -> None:
         """Prolong leases; of a full window, to see which have ended elsewhere."""
         try:
-            runtime = self._gateway.queue_runtimes.of(self._route)
+            runtime = self._gateway.queue_runtimes.of(self.route)
             now = self._loop.time()
-            longest, by_seconds = self._route.capabilities.max_lease_seconds, defaultdict[float, list[str]](list)
+            longest, by_seconds = self.route.capabilities.max_lease_seconds, defaultdict[float, list[str]](list)
             for handle, held in due.items():
                 by_seconds[held.extension(now, self._lease_seconds, longest)].append(handle)
             for seconds, handles in by_seconds.items():
@@ -388,7 +388,7 @@ class Stream:
     async def _give_back(self, handles: Sequence[str]) -> None:
         if self._prolonging is not None:  # An extend that reaches the broker later would lease them again.
             await asyncio.wait([self._prolonging])
-        await self._gateway.queue_runtimes.of(self._route).give_back(handles)
+        await self._gateway.queue_runtimes.of(self.route).give_back(handles)
 
 
 def _nothing() -> None:

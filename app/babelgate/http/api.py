@@ -104,8 +104,8 @@ class Api:
         self._gateway = gateway
         self._prefix = prefix
         self._console = console
-        self._cors = cors
-        self._accepting = accepting
+        self.cors = cors
+        self.accepting = accepting
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
@@ -144,8 +144,8 @@ class Api:
             exchange = self._audit.exchange(scope, receive, send, path, is_hot)
         trace = None
         headers = exchange.headers
-        if self._cors is not None:
-            exchange.crossing = self._cors.of_path(path, headers.get(b"origin"))
+        if self.cors is not None:
+            exchange.crossing = self.cors.of_path(path, headers.get(b"origin"))
         if self._records or TRACEPARENT in headers or BAGGAGE in headers:
             trace = exchange.trace = RequestTrace(self._tracing, scope, headers)
             if (path in OPEN or path.startswith(_CONSOLE)) and trace.context is None:
@@ -174,8 +174,8 @@ class Api:
             await self._learn(exchange)
         if path.startswith(_QUEUES):
             queue, _, verb = path[len(_QUEUES) :].partition("/")
-            if self._accepting is not None and verb == "messages":
-                exchange.accepted = self._accepting.of(queue, media_type(exchange), exchange.headers)
+            if self.accepting is not None and verb == "messages":
+                exchange.accepted = self.accepting.of(queue, media_type(exchange), exchange.headers)
             exchange.caller = self._admitted(exchange, verb)
             if self._gateway.rate_limits is not None:
                 self._count(self._gateway.rate_limits, exchange, queue.partition(":")[0])

@@ -129,6 +129,11 @@ class DirectEndpoints:
             _ACK: (Right.LISTEN, self._ack),
         }
 
+    def configure(self, accepting: AcceptedBodies | None) -> None:
+        """Serve by another configuration from now on; ``accepting``: as before."""
+        self._accepting = accepting
+        self._callers.clear()
+
     def takes(self, method: bytes, verb: str, query: bytes, fields: Mapping[bytes, bytes]) -> bool:
         """Whether a request with this head may be served directly."""
         return (

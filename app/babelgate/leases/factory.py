@@ -23,3 +23,9 @@ def lease_manager_of(
     if route.dead_letters_by_receiver:
         return SharedLeaseManager(route, broker_usage, clock)
     return BrokerLeaseManager(route)
+
+
+def adopt_attempts(manager: LeaseManager, max_attempts: int) -> None:
+    """A lease of ``manager`` that expires at this attempt is a dead letter from now on."""
+    if isinstance(manager, ProcessLeaseManager):
+        manager.max_attempts = max_attempts

@@ -63,7 +63,7 @@ class ProcessLeaseManager(TableLeaseManager):
         self._shared = route.capabilities.ack_scope == "anywhere"
         table = LeaseTable(broker_usage, steady_clock, route.outstanding, self._due, shared=self._shared)
         super().__init__(route, table)
-        self._max_attempts = max_attempts
+        self.max_attempts = max_attempts
         self._limits = limits
         self._clock = clock
         self._steady_clock = steady_clock
@@ -221,7 +221,7 @@ class ProcessLeaseManager(TableLeaseManager):
         if facts.attempts is None:
             return _ExpiredAttempt(held, facts)
         attempts, route = facts.attempts + 1, self._route
-        is_last = route.releases_natively(0) and attempts >= self._max_attempts
+        is_last = route.releases_natively(0) and attempts >= self.max_attempts
         is_copied = not route.dead_letters_natively if is_last else self._copies(held, 0)
         return _ExpiredAttempt(held, facts, attempts, is_last, is_copied and not held.is_copying)
 

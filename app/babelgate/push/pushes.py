@@ -117,6 +117,16 @@ class Pushes:
             await asyncio.gather(*(pusher.close() for pusher in self.running.values()))
             self.running.clear()
 
+    async def configure(self, configured: Mapping[str, PushTarget], guard: AddressGuard) -> None:
+        """Push to the targets of another configuration from now on. Pushers whose target is the same go on."""
+        if guard != self._guard:
+            # Each has a connection that knows what it may connect to.
+            async with self._changing:
+                await asyncio.gather(*(pusher.close() for pusher in self.running.values()))
+                self.running.clear()
+        self._configured, self._guard = configured, guard
+        await self._apply()
+
     def info(self, caller: Caller, queue: str) -> PushInfo:
         """The push of a queue. Raises InvalidParameter, Forbidden, QueueNotFound, PushNotFound."""
         self._gateway.access(caller, Right.MANAGE, queue)

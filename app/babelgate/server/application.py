@@ -16,6 +16,7 @@ from babelgate.http.direct import DIRECT, DirectEndpoints
 from babelgate.http.observers import MalformedRequest
 from babelgate.observe.journal.writer import Journal
 from babelgate.observe.metrics.otlp import OtlpMetrics
+from babelgate.server.live import LiveParts
 from babelgate.server.malformed import MALFORMED
 from babelgate.server.overload import SHEDDER, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -49,7 +50,9 @@ class App:
         direct: DirectEndpoints | None = None,
         malformed: Sequence[Callable[[MalformedRequest], None]] = (),
         tls: ServerTls | None = None,
+        live: LiveParts | None = None,
     ) -> None:
+        """``live``: what a reload of the configuration changes."""
         self.gateway = gateway
         self._api = api
         self._shedder = shedder
@@ -63,6 +66,11 @@ class App:
         self._otlp = otlp
         self._port = port
         self._peers = peers
+        self.live = live
+
+    def add(self, part: Part) -> None:
+        """Let ``part`` start after all others, and stop before them."""
+        self._parts = (*self._parts, part)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request, or the lifespan."""

@@ -34,13 +34,19 @@ class Drains(Protocol):
         """Become not ready, and end waiting receives; idempotent."""
 
 
-def ignore_reload() -> None:
-    """Warn that SIGHUP, by which other servers read their configuration again, does nothing here."""
-    log.warning(
-        "SIGHUP ignored",
-        reason="the configuration is read only at the start: restart the process to apply a change, and several "
-        "replicas one after the other",
-    )
+SEVERAL_WORKERS = "several workers cannot load another configuration: restart the process to apply a change"
+
+
+class Reloads(Protocol):
+    """Loads the configuration again. See :class:`babelgate.server.reload.Reload`."""
+
+    def begin(self, cause: str) -> None:
+        """Load it in the background; ``cause``: for the log."""
+
+
+def ignore_reload(reason: str = "the gateway is starting; send it again once it is ready") -> None:
+    """Warn that SIGHUP, which makes a gateway load its configuration again, does nothing now."""
+    log.warning("SIGHUP ignored", reason=reason)
 
 
 class GracefulStop:
@@ -48,8 +54,8 @@ class GracefulStop:
 
     After the start, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls uvicorn's
     signal handler, which stops listening, waits for requests in flight and ends the lifespan. A second signal skips the
-    wait. A worker whose parent process is gone stops in the same way. SIGHUP reads
-    certificates again, and is ignored otherwise with a warning.
+    wait. A worker whose parent process is gone stops in the same way. SIGHUP loads the configuration and the
+    certificates again.
     """
 
     def __init__(
@@ -59,8 +65,11 @@ class GracefulStop:
         settings: Settings,
         close_seconds: float = CLOSE_SECONDS,
         tls: ServerTls | None = None,
+        reload: Reloads | None = None,
     ) -> None:
+        """``reload`` None: SIGHUP only reads certificates again."""
         self._app = app
+        self._reload = reload
         self._gateway = gateway
         self._drain_seconds = settings.drain_seconds
         self._end_seconds = settings.drain_seconds + settings.shutdown_seconds + close_seconds
@@ -89,7 +98,10 @@ class GracefulStop:
             loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)
 
     def _hang_up(self) -> None:
-        ignore_reload()
+        if self._reload is None:
+            ignore_reload()
+        else:
+            self._reload.begin("SIGHUP")
         if self._tls is not None:
             self._reloading = asyncio.get_running_loop().create_task(self._tls.reload_certificates())
 

@@ -72,7 +72,7 @@ class Shedder:
         """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused``: called for each.
         ``cors``: the pages that may read the refusals."""
         self._refused = refused
-        self._cors = cors
+        self.cors = cors
         self._pacer = pacer
         self._crowded = crowded
         self._answers = itertools.cycle(
@@ -98,8 +98,8 @@ class Shedder:
             self._refused(method.decode("latin-1"), target.verb, scheme)
         head, body = next(self._answers)
         more = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
-        if self._cors is not None:
-            more += self._cors.lines(target.queue, fields.get(b"origin"))
+        if self.cors is not None:
+            more += self.cors.lines(target.queue, fields.get(b"origin"))
         return head + more + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
 
     def wake_later(self, connection: RefusedConnection) -> None:

@@ -24,6 +24,7 @@ from uvicorn.supervisors import Multiprocess
 from babelgate import __version__
 from babelgate.clock import now_ms
 from babelgate.cluster.workers import workers_directory
+from babelgate.config.origin import Origin
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
 from babelgate.gateway.route_warnings import unused
@@ -31,7 +32,7 @@ from babelgate.gateway.routing import Route
 from babelgate.observe import logs
 from babelgate.server.certificate import date_warnings
 from babelgate.server.healthcheck import reachable
-from babelgate.server.lifecycle import GracefulStop, ignore_reload
+from babelgate.server.lifecycle import SEVERAL_WORKERS, GracefulStop, ignore_reload
 from babelgate.server.protocol import GatewayProtocol
 from babelgate.server.transport import Patience
 
@@ -60,11 +61,11 @@ class _Supervisor(Multiprocess):
 
     def handle_hup(self) -> None:
         """Ignore SIGHUP. uvicorn restarts the workers, but this process would give them the old configuration."""
-        ignore_reload()
+        ignore_reload(SEVERAL_WORKERS)
 
 
-def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> int:
-    """Serve until a stop signal; return the exit status.
+def serve(settings: Settings, announce: Announce = lambda url, routes: None, origin: Origin | None = None) -> int:
+    """Serve until a stop signal; return the exit status. ``origin``: where a reload reads the configuration.
 
     Raises ConfigError when a start-up check fails, or the address cannot be bound, or ``announce`` does.
     """
@@ -84,12 +85,12 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
     gc.enable()
     if settings.workers > 1:
         with workers_directory(settings.state_dir) as directory:
-            config = uvicorn_config(partial(create_app, settings, directory), settings)
+            config = uvicorn_config(partial(create_app, settings, directory, origin), settings)
             supervisor = _Supervisor(config, [listener])
             supervisor.run()
         failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
         return int(failed)
-    config = uvicorn_config(partial(create_app, settings), settings)
+    config = uvicorn_config(partial(create_app, settings, None, origin), settings)
     server = uvicorn.Server(config)
     try:
         server.run([listener])
@@ -99,19 +100,23 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
     return int(not server.started)
 
 
-def create_app(settings: Settings, workers_directory: Path | None = None) -> ASGIApp:
+def create_app(settings: Settings, workers_directory: Path | None = None, origin: Origin | None = None) -> ASGIApp:
     """Create the application inside its process. ``workers_directory``: shared by the workers of one ``serve``."""
     gc.disable()  # Imports make many objects and no garbage.
+    from babelgate.server.reload import Reload
     from babelgate.server.wiring import build_app
 
     logs.configure(settings.log_level, settings.log_format)
     app = build_app(settings, workers_directory=workers_directory)
+    assert app.live is not None, "build_app() gives them"
+    reload = Reload(app.live, settings, origin)
+    app.add(reload)
     # The objects that exist now are permanent, so the collector can skip them.
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     gc.enable()
     log.info("starting", version=__version__, incarnation=app.gateway.incarnation)
-    return GracefulStop(app, app.gateway, settings, tls=app.tls)
+    return GracefulStop(app, app.gateway, settings, tls=app.tls, reload=reload)
 
 
 def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:

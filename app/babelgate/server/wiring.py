@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from babelgate.brokers.idempotency_store import KeepsKeys, Terms
 from babelgate.brokers.registry import connect, driver
 from babelgate.clock import Clock, now_ms
 from babelgate.cluster.asking import EXCHANGE_SECONDS, AllPeers, Exchanging
-from babelgate.cluster.client import ANSWER_SECONDS, Address
+from babelgate.cluster.client import ANSWER_SECONDS
 from babelgate.cluster.peers import Peers
 from babelgate.cluster.pushing import PeerPushes
 from babelgate.cluster.roll_call import PeerRollCall
@@ -47,7 +47,7 @@ from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.replicas import Identity, Replicas
 from babelgate.gateway.route_checks import check
-from babelgate.gateway.routing import Policy, Route, Router, Rule, redaction_of
+from babelgate.gateway.routing import Policy, Router, Rule, redaction_of
 from babelgate.http.api import Handler, create_api
 from babelgate.http.audited import HttpAudit
 from babelgate.http.auth import Auth
@@ -64,13 +64,16 @@ from babelgate.observe.tracing.trace import Tracing, tracing_from_env
 from babelgate.privacy.redaction import Redaction
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
+from babelgate.push.targets import PushTarget
 from babelgate.runtime.files import identity
 from babelgate.schemas.job_schemas import JobSchemas, load
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
 from babelgate.server.auditing import make_audit
+from babelgate.server.live import LiveParts
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
+from babelgate.server.peering import addresses, is_owned, needs_directory, peers_directory
 from babelgate.server.tls import make_tls
 from babelgate.streams.serving import Streaming
 from babelgate.tokens.tokens import Tokens
@@ -173,7 +176,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     observers = [each.observe for each in (metrics, counters, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(peers_directory(settings))
-    places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
+    places = [*addresses(settings.peers.addresses), *addresses(settings.peers.dns)]
     # A peer may itself wait for its broker.
     answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
     peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
@@ -265,7 +268,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     # Without configured peers they are needed only for brokers that bind a message to its receiver, for journals, and
     # between workers.
     routes = check(gateway.router)
-    called = _is_owned(routes) or journaled is not None or settings.peers.listen is not None
+    called = is_owned(routes) or journaled is not None or settings.peers.listen is not None
     has_port = called or workers_directory is not None
     roll_call = PeerRollCall(signer, directory, places)
     parts.append(roll_call)
@@ -274,16 +277,19 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     own = Identity(gateway.incarnation, node, group, os.getpid(), __version__, clock())
     gateway.overview.replicas = Replicas(own, roll_call if has_port else None)
     tls = make_tls(settings, auth.certificates, clock)
-    if not has_port:
-        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed, tls=tls)
-    listen = next(iter(_addresses(settings.peers.listen)), None) if called else None
+    listen = next(iter(addresses(settings.peers.listen)), None) if called else None
     report = scraping.report if scraping is not None else None
 
     def newer(question: PushQuestion) -> str:
         return cipher.seal(msgspec.json.encode(pushes.newer(question.versions)))
 
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)
-    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed, tls=tls)
+    live = LiveParts(
+        clock, gateway, api, shedder, direct, auth, making, pushes, metrics, systems, audit, port, has_port
+    )
+    opened = port if has_port else None
+    all_parts = api, gateway, shedder, parts, journaled, otlp, opened, peers
+    return App(*all_parts, direct=direct, malformed=malformed, tls=tls, live=live)
 
 
 def _console(
@@ -308,9 +314,14 @@ def _console(
 
 def _pushes(settings: Settings, gateway: Gateway, metrics: Metrics | None, peers: PeerPushes) -> Pushes:
     """The pushes of the configuration, of ``state_dir``, and of peers."""
-    targets = {queue: route.push.target for queue, route in settings.queues.items() if route.push is not None}
+    targets = push_targets(settings)
     report = metrics.pushed if metrics is not None else lambda *post: None
     return Pushes(gateway, targets, settings.push.guard, report, PushFile(settings.state_dir / "pushes"), peers)
+
+
+def push_targets(settings: Settings) -> dict[str, PushTarget]:
+    """The targets of the pushes of the configuration, by queue."""
+    return {queue: route.push.target for queue, route in settings.queues.items() if route.push is not None}
 
 
 def _history(settings: Settings, journaled: Journal | None, peers: PeerSearch) -> History:
@@ -352,28 +363,6 @@ def journal_options(settings: Settings) -> Options | None:
 def journal_directory(settings: Settings) -> Path:
     """The directory of the segments of the journal that have not landed."""
     return settings.journal.open_directory or settings.state_dir / "journal"
-
-
-def peers_directory(settings: Settings) -> Path:
-    """The directory in which gateways on this host find each other's sockets."""
-    return settings.peers.directory or settings.state_dir / "peers"
-
-
-def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
-    """Whether some route has messages that only the process that delivered them can settle."""
-    return any(route.settles_elsewhere for _, route in routes)
-
-
-def needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:
-    """Whether the gateway refuses to start without :func:`peers_directory`."""
-    return _is_owned(routes) and (settings.peers.directory is not None or settings.workers > 1)
-
-
-def _addresses(given: str | Sequence[str] | None) -> list[Address]:
-    """Parse ``host:port`` texts, which the settings have validated."""
-    several = [given] if isinstance(given, str) else given or ()
-    split = [each.rpartition(":") for each in several]
-    return [Address(host.strip("[]"), int(port)) for host, _, port in split]
 
 
 def _bounds(settings: Settings) -> Bounds:

@@ -94,6 +94,11 @@ class Tokens:
         self._tasks.start(self._watch_file())
         self._tasks.start(self._watch_peers())
 
+    def reserve_names(self, names: Collection[str]) -> None:
+        """The names of other callers are these from now on; tokens with one of them are not valid."""
+        self._names = frozenset(names)
+        self._apply()
+
     async def close(self) -> None:
         """Stop keeping up; idempotent."""
         await self._tasks.cancel()

@@ -13,7 +13,8 @@ from babelgate.brokers.binding import NativeQueue
 from babelgate.brokers.sqs.binding import connect
 from babelgate.clock import now_ms
 from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from babelgate.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
+from babelgate.gateway.page_sizes import PAGE_BYTES, affordable
+from babelgate.gateway.routing import Policy, Route, Router, Rule
 from tests.harness.memory import MemoryBinding, lacking
 
 FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")

@@ -42,7 +42,12 @@ class Tracing:
         """``systems`` has the attributes of each broker (its system and address), by its name."""
         self.recorder = recorder
         self.sampling = sampling
-        self.systems = systems
+        self.systems = dict(systems)
+
+    def add_brokers(self, brokers: Mapping[str, tuple[str, str]]) -> None:
+        """Describe these brokers, too: as of :func:`tracing_from_env`."""
+        if self.recorder is not None:
+            self.systems.update((name, _place(system, url)) for name, (system, url) in brokers.items())
 
     def of_peer(self, traceparent: str | None) -> Trace | None:
         """Return the trace of a request from a peer; None if the peer has no sampled trace."""

@@ -1,0 +1,23 @@
+"""Where a configuration was read from, so that it can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from babelgate.config.settings import Settings, load
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The arguments of :func:`babelgate.config.settings.load`. Workers get it with their settings."""
+
+    path: Path | None
+    environ: Mapping[str, str] = field(repr=False)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Settings:
+        """Read the configuration as it is now; blocks on the disk. Raises ConfigError."""
+        return load(self.path, self.environ, dict(self.overrides))

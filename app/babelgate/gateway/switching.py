@@ -1,0 +1,183 @@
+"""Switches a running gateway to other brokers and routes, in one step of the event loop.
+
+A queue that stays where it is keeps its runtime: its waiting receives, streams and leases go on under the new policy. A
+queue that moves to another broker has a new runtime. The former one settles the leases that it has handed out, and
+:mod:`babelgate.gateway.draining` moves what is left. Waiting receives wait on the new broker; streams end as at a stop
+of the gateway, and their consumers open them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from babelgate.brokers.binding import Binding
+from babelgate.brokers.idempotency_store import KeepsKeys
+from babelgate.errors import BabelgateError, BrokerError
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.overview import known_queues
+from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.routing import Route, Router
+from babelgate.leases.factory import adopt_attempts
+from babelgate.leases.table import BrokerUsage
+from babelgate.observe.logs import get_logger
+from babelgate.schemas.job_schemas import JobSchemas
+
+log = get_logger(__name__)
+
+
+class GatewayParts(Struct, frozen=True, kw_only=True):
+    """What a configuration makes of a gateway. ``bindings``: those that stay are the same objects as before.
+
+    ``urls``, ``required``, ``rate_limits``: as of :class:`Gateway`.
+    """
+
+    bindings: Mapping[str, Binding]
+    router: Router
+    required: frozenset[str]
+    urls: Mapping[str, str]
+    rate_limits: RateLimits | None
+    schemas: JobSchemas
+
+
+class Switched(Struct, frozen=True):
+    """What a switch has changed. ``opened`` and ``removed``: names of brokers; ``moved``: queues, each with its former
+    route."""
+
+    opened: Sequence[Binding]
+    removed: Sequence[Binding]
+    moved: Sequence[Route]
+
+
+async def opened(bindings: Iterable[Binding]) -> dict[str, BrokerError]:
+    """Open new bindings; the errors of those that are down, by name, which are tried again as at a start.
+
+    Raises ConfigError if a broker refuses its configuration; then all are closed.
+    """
+    bindings = list(bindings)
+    results = await asyncio.gather(*(binding.open() for binding in bindings), return_exceptions=True)
+    refused = [result for result in results if result is not None and not isinstance(result, BrokerError)]
+    if refused:
+        await closed(bindings)
+        raise refused[0]
+    pairs = zip(bindings, results, strict=True)
+    return {binding.name: result for binding, result in pairs if isinstance(result, BrokerError)}
+
+
+async def closed(bindings: Iterable[Binding]) -> None:
+    """Close bindings, all at once. Never raises."""
+    await asyncio.gather(*(binding.close() for binding in bindings), return_exceptions=True)
+
+
+async def queues_in_use(gateway: Gateway) -> list[str]:
+    """The queues that may have messages: those that are configured, used by this process, or listed by a broker as used
+    by gateways."""
+    return list(await known_queues(gateway.router, gateway.bindings, gateway.queue_runtimes.queues(), foreign=False))
+
+
+def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Mapping[str, BrokerError]) -> Switched:
+    """Serve by ``parts`` from now on; nothing else runs meanwhile. ``names``: those of :func:`queues_in_use`, whose
+    messages follow their queues. ``down``: new brokers that did not answer.
+    """
+    before = dict(gateway.bindings)
+    old = Router(gateway.router.rules, gateway.router.default)
+    added = [binding for name, binding in parts.bindings.items() if before.get(name) is not binding]
+    removed = [binding for name, binding in before.items() if name not in parts.bindings]
+    for binding in added:
+        _add(gateway, binding, down.get(binding.name))
+    for binding in removed:
+        del gateway.bindings[binding.name]
+        gateway.maintenance.warnings.pop(binding.name, None)
+    former = _adopt(gateway, parts.router)
+    moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
+    if moving := {(each.queue, each.broker): each for each in (*former, *moved)}:
+        gateway.former.remember(old)
+        for route in moving.values():
+            _move(gateway, route)
+    gateway.admission.share_among(len(gateway.bindings))
+    gateway.overview.configure(parts.required, parts.urls)
+    gateway.queue_list.configure()
+    gateway.mover.configure()
+    gateway.schema_checks.schemas = parts.schemas
+    _limit(gateway, parts.rate_limits)
+    gateway.accesses.clear()
+    return Switched(added, removed, moved)
+
+
+def _add(gateway: Gateway, binding: Binding, error: BrokerError | None) -> None:
+    gateway.bindings[binding.name] = binding
+    gateway.broker_usage.setdefault(binding.name, BrokerUsage())
+    gateway.outages.add(binding)
+    if isinstance(binding, KeepsKeys):
+        gateway.keys.add(binding.name, binding.keys)
+    if error is None:
+        gateway.maintenance.warn(binding)
+    else:
+        gateway.outages.lost(binding.name, error)
+        gateway.maintenance.reopen(binding)
+
+
+def _adopt(gateway: Gateway, router: Router) -> list[Route]:
+    """Route by ``router``. The routes that lead where they did stay, with their new policies; returns the others that
+    are in use."""
+    in_use = [*gateway.router.remembered(), *(runtime.route for runtime in gateway.queue_runtimes)]
+    in_use += gateway.streams.routes()
+    kept: dict[str, Route] = {}
+    left: list[Route] = []
+    for route in in_use:
+        new = _route(router, route.queue)
+        if new is None or not route.leads_where(new):
+            left.append(route)
+            continue
+        route.adopt(new.policy)
+        kept[route.queue] = route
+    for runtime in gateway.queue_runtimes:
+        if (manager := vars(runtime).get("lease_manager")) is not None:
+            adopt_attempts(manager, runtime.route.policy.max_attempts)
+        if kept.get(runtime.route.queue) is not None and runtime.route.leads_where(kept[runtime.route.queue]):
+            kept[runtime.route.queue] = runtime.route
+    gateway.router.switch(router, kept.values())
+    return left
+
+
+def _former(old: Router, new: Router, queue: str) -> Route | None:
+    """The route that ``queue`` had, if it is routed to another broker now."""
+    before, now = _route(old, queue), _route(new, queue)
+    return None if before is None or now is None or before.broker == now.broker else before
+
+
+def _route(router: Router, queue: str) -> Route | None:
+    try:
+        return router.route(queue)
+    except BabelgateError:
+        return None
+
+
+def _move(gateway: Gateway, former: Route) -> None:
+    """Serve a queue by its new broker; what it has on that of ``former`` follows. One without a route is left."""
+    gateway.streams.drain_queue(former.queue, former.broker)
+    route = _route(gateway.router, former.queue)
+    runtimes = gateway.queue_runtimes
+    if route is None:
+        runtime = runtimes.get(former.queue)
+        if runtime is not None:
+            runtime.stop_receives()
+        return
+    if route.broker == former.broker:
+        return
+    current = runtimes.get(former.queue)
+    if current is None or current.route.broker == former.broker:
+        before = runtimes.move(route, former)
+        if before is not None and before.waiters:
+            before.receiver.hand_over(runtimes.of(route).receiver, route.capabilities.max_lease_seconds)
+    gateway.former.drains.start(former, gateway.router.route)
+
+
+def _limit(gateway: Gateway, limits: RateLimits | None) -> None:
+    before = gateway.rate_limits
+    if before is not None and limits is not None:
+        before.configure(limits)
+    else:
+        gateway.rate_limits = limits

@@ -1,0 +1,244 @@
+"""Loads the configuration again without a restart.
+
+A new configuration is read, checked by the start-up checks, and prepared: new brokers are opened, schemas compiled.
+Then one step of the event loop switches to it. What fails before that step leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from babelgate.brokers.binding import Binding
+from babelgate.brokers.registry import driver
+from babelgate.config.changes import changed_keys, needs_restart, shown
+from babelgate.config.origin import Origin
+from babelgate.config.sections import AuthSettings
+from babelgate.config.settings import Settings
+from babelgate.errors import BrokerError, ConfigError
+from babelgate.gateway.authorization import Caller
+from babelgate.gateway.loaded import LoadedConfiguration, Refusal
+from babelgate.gateway.route_checks import check, check_moves
+from babelgate.gateway.routing import Router
+from babelgate.gateway.switching import GatewayParts, Switched, closed, opened, queues_in_use, switch
+from babelgate.http.accepted_bodies import AcceptedBodies
+from babelgate.http.cors import CorsRules
+from babelgate.observe.logs import get_logger
+from babelgate.push.addresses import AddressGuard
+from babelgate.push.targets import PushTarget
+from babelgate.runtime.background import BackgroundTasks
+from babelgate.schemas.job_schemas import JobSchemas
+from babelgate.server.access import accepted_bodies, cors_rules, make_auth, rate_limits
+from babelgate.server.auditing import audit_keys, fingerprint
+from babelgate.server.checks import check_settings
+from babelgate.server.lifecycle import SEVERAL_WORKERS
+from babelgate.server.live import LiveParts
+from babelgate.server.wiring import connect_brokers, job_schemas, push_targets, router
+
+CLOSE_LOOK_SECONDS = 5.0
+"""How often a process looks whether a removed broker has nothing more of queues that have moved away."""
+
+log = get_logger(__name__)
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A configuration that can be switched to, without anything that could fail."""
+
+    settings: Settings
+    parts: GatewayParts
+    down: Mapping[str, BrokerError]
+    callers: Mapping[str, Caller] | None
+    cors: CorsRules | None
+    accepting: AcceptedBodies | None
+    targets: Mapping[str, PushTarget]
+    guard: AddressGuard
+    queues: Sequence[str]
+
+
+class Reload:
+    """Loads the configuration of one process again. ``loaded``: which one it serves."""
+
+    def __init__(self, live: LiveParts, settings: Settings, origin: Origin | None) -> None:
+        """``origin`` None: there is nothing to read again."""
+        self._live = live
+        self._has_opened_port = False
+        self._settings = settings
+        self._origin = origin
+        self._digest_key = audit_keys(settings)[0]
+        self._lock = asyncio.Lock()
+        self._tasks: BackgroundTasks[object] = BackgroundTasks()
+        self.loaded = LoadedConfiguration(live.clock(), self._digest(settings), shown(settings))
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def close(self) -> None:
+        """Stop; idempotent. A switch is not interrupted, because it is one step."""
+        await self._tasks.cancel()
+        if self._has_opened_port:
+            await self._live.port.close()
+
+    def begin(self, cause: str) -> None:
+        """Load the configuration in the background. A refusal is logged."""
+        self._tasks.start(self._attempt(cause))
+
+    async def _attempt(self, cause: str) -> None:
+        try:
+            await self.reload(cause)
+        except ConfigError:
+            log.debug("configuration not applied", cause=cause)
+        except Exception:
+            log.exception("configuration not applied", cause=cause)
+
+    async def reload(self, cause: str, caller: str | None = None) -> LoadedConfiguration:
+        """Read the configuration, and serve by it. ``cause``: what asked for it, for the log.
+
+        Raises ConfigError, whose ``problems`` are all that was found, for one that is refused as a whole.
+        """
+        async with self._lock:
+            try:
+                prepared = await self._prepare()
+            except ConfigError as error:
+                await self._refused(error, cause, caller)
+                raise
+            switched = self._switch(prepared)
+            await self._applied(prepared, switched, cause, caller)
+        return self.loaded
+
+    async def _prepare(self) -> Prepared:
+        """Everything that can fail or wait. Raises ConfigError; nothing has changed then."""
+        settings, schemas = await asyncio.to_thread(self._read)
+        if keys := needs_restart(self._settings, settings):
+            problems = [(key, "has changed and needs a restart; nothing of it is applied") for key in keys]
+            raise ConfigError(key=problems[0][0], reason=problems[0][1], problems=problems)
+        live, gateway = self._live, self._live.gateway
+        fresh = connect_brokers(settings, live.clock)
+        bindings: dict[str, Binding] = {name: gateway.bindings.get(name, made) for name, made in fresh.items()}
+        routes = router(settings, bindings)
+        check_moves(gateway.router, routes)
+        auth, _ = make_auth(settings, live.clock)
+        await self._open_port(routes)
+        down = await opened(binding for name, binding in bindings.items() if name not in gateway.bindings)
+        return Prepared(
+            settings=settings,
+            parts=GatewayParts(
+                bindings=bindings,
+                router=routes,
+                required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
+                urls={name: broker.masked_url for name, broker in settings.brokers.items()},
+                rate_limits=rate_limits(settings, gateway.router, bindings),
+                schemas=schemas,
+            ),
+            down=down,
+            callers=auth.callers,
+            cors=cors_rules(settings, gateway.router),
+            accepting=accepted_bodies(settings, gateway.router),
+            targets=push_targets(settings),
+            guard=settings.push.guard,
+            queues=await queues_in_use(gateway),
+        )
+
+    async def _open_port(self, routes: Router) -> None:
+        """Open the port for peers with the first route to a broker whose messages only their receiver can settle."""
+        if not (self._live.has_port or self._has_opened_port) and any(
+            route.settles_elsewhere for _, route in check(routes)
+        ):
+            await self._live.port.open()
+            self._has_opened_port = True
+
+    def _read(self) -> tuple[Settings, JobSchemas]:
+        if self._origin is None:
+            raise ConfigError(key="config", reason="the gateway was not started from a file")
+        if self._settings.workers > 1:
+            raise ConfigError(key="workers", reason=SEVERAL_WORKERS)
+        settings = self._origin.load()
+        check_settings(settings)
+        return settings, job_schemas(settings)
+
+    def _switch(self, new: Prepared) -> Switched:
+        """Serve by ``new``. Nothing here waits or fails, so a request sees one configuration or the other."""
+        live = self._live
+        for name, broker in new.settings.brokers.items():
+            live.systems[name] = driver(name, broker.url).system
+        live.gateway.tracing.add_brokers(
+            {name: (live.systems[name], broker.masked_url) for name, broker in new.settings.brokers.items()}
+        )
+        switched = switch(live.gateway, new.parts, new.queues, new.down)
+        live.api.cors = live.shedder.cors = new.cors
+        live.api.accepting = new.accepting
+        if live.direct is not None:
+            live.direct.configure(new.accepting)
+        self._admit(new)
+        if live.metrics is not None:
+            for queue in live.gateway.router.configured():
+                live.metrics.register(queue, live.gateway.router.route(queue).broker)
+        logging.getLogger("babelgate").setLevel(new.settings.log_level.upper())
+        return switched
+
+    def _admit(self, new: Prepared) -> None:
+        """Bring the callers of the configuration up to date. One whose rights are fewer ends what it has under way."""
+        callers = self._live.auth.callers
+        if callers is None or new.callers is None:
+            return
+        before = _configured(self._settings)
+        for sha256 in before - new.callers.keys():
+            if (gone := callers.pop(sha256, None)) is not None:
+                gone.revoke()
+        for sha256, caller in new.callers.items():
+            known = callers.get(sha256)
+            if known is not None and sha256 in before and known.ends_at is None:
+                known.become(caller)
+            else:
+                callers[sha256] = caller
+        if self._live.tokens is not None:
+            self._live.tokens.reserve_names(new.settings.caller_names)
+
+    async def _applied(self, new: Prepared, switched: Switched, cause: str, caller: str | None) -> None:
+        loaded, live = self.loaded, self._live
+        changed = changed_keys(self._settings, new.settings)
+        self._settings = new.settings
+        loaded.version += 1
+        loaded.loaded_at, loaded.digest = live.clock(), self._digest(new.settings)
+        loaded.shown, loaded.changed, loaded.refusal = shown(new.settings), changed, None
+        loaded.counts["applied"] += 1
+        log.info("configuration loaded", cause=cause, version=loaded.version, digest=loaded.digest, changed=changed)
+        await live.pushes.configure(new.targets, new.guard)
+        for binding in switched.removed:
+            self._tasks.start(self._close_when_empty(binding))
+        if live.audit is not None:
+            details = {"cause": cause, "changed": changed, "configuration": self._fingerprint(new.settings)}
+            await live.audit.recorded("configuration", details, caller=caller)
+
+    async def _refused(self, error: ConfigError, cause: str, caller: str | None) -> None:
+        problems = [(str(key), str(reason)) for key, reason in error.facts.get("problems") or ()]
+        problems = problems or [(str(error.facts.get("key", "")), str(error.facts.get("reason", error)))]
+        self.loaded.refusal = Refusal(self._live.clock(), cause, problems)
+        self.loaded.counts["refused"] += 1
+        key, reason = problems[0]
+        log.error("configuration refused", cause=cause, key=key, reason=reason, problems=len(problems))
+        if self._live.audit is not None:
+            details = {"cause": cause, "refused": [f"{key}: {reason}" for key, reason in problems[:20]]}
+            await self._live.audit.recorded("configuration", details, caller=caller)
+
+    async def _close_when_empty(self, binding: Binding) -> None:
+        """Close a removed broker once no queue that has moved away from it has anything left there."""
+        former = self._live.gateway.former
+        while not former.is_empty(binding.name):  # noqa: ASYNC110 - other replicas empty it, too
+            await asyncio.sleep(CLOSE_LOOK_SECONDS)
+        await former.leave(binding.name)
+        await closed([binding])
+        log.info("broker closed", broker=binding.name)
+
+    def _fingerprint(self, settings: Settings) -> dict[str, str]:
+        return fingerprint(settings, self._digest_key)
+
+    def _digest(self, settings: Settings) -> str:
+        return self._fingerprint(settings)["all"]
+
+
+def _configured(settings: Settings) -> set[str]:
+    section = settings.auth
+    return {token.sha256.lower() for token in section.tokens} if isinstance(section, AuthSettings) else set()

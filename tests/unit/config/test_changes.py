@@ -1,0 +1,79 @@
+"""What needs a restart, what has changed, and that no secret is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from babelgate.config.changes import changed_keys, needs_restart, shown
+from babelgate.config.settings import Settings, load
+
+SECRET = "whsec_UExBTlRFRHBsYW50ZWRwbGFudGVkcGxhbnRlZA=="
+PUSH = {"url": "https://example.com/in", "headers": {"authorization": "PLANTED"}, "secrets": [SECRET]}
+TOKEN = {"name": "shop", "sha256": "ab" * 32, "rights": {"*": ["send"]}}
+BASE: dict[str, Any] = {
+    "brokers": {
+        "one": {"url": "redis://:PLANTED@127.0.0.1/0", "required": True},
+        "two": {"url": "amqp://user:PLANTED@127.0.0.1/"},
+    },
+    "default": {"broker": "one"},
+    "queues": {
+        "hooks": {
+            "broker": "two",
+            "push": PUSH,
+        }
+    },
+    "token_keys": [{"id": "a", "secret": "PLANTED and long enough to be one"}],
+    "auth": {"tokens": [TOKEN]},
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Any:
+    def made(**changes: Any) -> Settings:
+        path = tmp_path / "babelgate.yaml"
+        path.write_text(yaml.safe_dump({**BASE, **changes}))
+        return load(path, {})
+
+    return made
+
+
+def test_no_secret_is_shown(settings: Any) -> None:
+    text = json.dumps(shown(settings()))
+    assert "PLANTED" not in text
+    assert SECRET not in text
+    assert "ab" * 32 not in text
+    assert json.loads(text)["default"]["lease_seconds"] == 60, "defaults are shown"
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        ({}, []),
+        ({"port": 9_000, "workers": 2}, ["port", "workers"]),
+        ({"log_level": "debug", "default": {"broker": "two"}, "cors": {"origins": ["https://a.example"]}}, []),
+        ({"brokers": {**BASE["brokers"], "three": "sqlite:///three.db"}}, []),
+        ({"brokers": {**BASE["brokers"], "one": "redis://127.0.0.1/1"}}, ["brokers.one"]),
+        ({"brokers": {**BASE["brokers"], "one": {**BASE["brokers"]["one"], "required": False}}}, []),
+        ({"auth": "none"}, ["auth"]),
+        (
+            {"auth": {"tokens": [{**TOKEN, "rights": {"*": ["listen"]}}, {**TOKEN, "name": "b", "sha256": "cd" * 32}]}},
+            [],
+        ),
+        ({"auth": {**BASE["auth"], "made_tokens": {"enabled": False}}}, ["auth.made_tokens"]),
+        ({"rate_limits": {"store": "one"}}, ["rate_limits.store"]),
+        ({"rate_limits": {"identity": {"requests_per_second": 1}}}, []),
+    ],
+)
+def test_what_needs_a_restart(settings: Any, changes: dict[str, Any], keys: list[str]) -> None:
+    assert needs_restart(settings(), settings(**changes)) == keys
+
+
+def test_changed_keys_are_those_of_two_levels(settings: Any) -> None:
+    push = {**PUSH, "headers": {"authorization": "another"}}
+    after = settings(queues={"hooks": {"broker": "two", "push": push}}, log_level="debug")
+    assert changed_keys(settings(), after) == ["queues.hooks", "log_level"]
