@@ -9,18 +9,22 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
+from babelgate.brokers.batcher import Circuit
 from babelgate.brokers.binding import Outcome, Outgoing
+from babelgate.brokers.errors import for_each
 from babelgate.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
+from babelgate.brokers.parking import ParkingPlace
 from babelgate.envelope import Envelope
 from babelgate.errors import BabelgateError, LeaseLost
 from babelgate.gateway.ack_tokens import NO_FACTS, Lease
+from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from babelgate.gateway.idempotency import KeyedResult as Published
-from babelgate.gateway.idempotency import MaybeKeyed
 from babelgate.gateway.model import Action
 from babelgate.gateway.open_streams import OpenStreams
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.routing import Route
 from babelgate.observe.events import Call, Event, EventKind, Facts, Observe, Operation
+from babelgate.runtime.background import BackgroundTasks
 
 TokenOutcome = Outcome | int | Literal["dead_lettered"]
 """The outcome of one token: ``None`` settled, an error, the new deadline of an extended lease in Unix ms, or that its
@@ -59,15 +63,18 @@ class BrokerCalls:
         count: int | None = None,
         *,
         coalesced: bool = False,
+        circuit: Circuit | None = None,
     ) -> Sequence[Result]:
         """Await and report ``call``, a call to the broker for ``count`` messages (None: the number of results).
 
-        Raises BrokerUnavailable while the broker's circuit is open; but an extend may need no broker.
+        Raises BrokerUnavailable while the broker's circuit is open; but an extend may need no broker. ``circuit``: that
+        of another broker, which is the only one that is called.
         """
-        if self.circuit.is_open and operation != "extend":
+        circuit = circuit or self.circuit
+        if circuit.is_open and operation != "extend":
             if asyncio.iscoroutine(call):
                 call.close()
-            raise self.circuit.refusal()
+            raise circuit.refusal()
         began = time.monotonic()
         results: Sequence[Result] = ()
         error: str | None = None
@@ -98,8 +105,21 @@ class BrokerCalls:
         return outcomes
 
     async def send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
-        """Publish ``messages`` as one batch."""
+        """Publish ``messages`` as one batch. While the circuit is open, only those that are parked elsewhere."""
+        if self.route.parking is not None and self.circuit.is_open:
+            return await self._park(self.route.parking, messages, coalesced)
         return await self.timed("send", self.route.publish(messages), len(messages), coalesced=coalesced)
+
+    async def _park(self, parking: ParkingPlace, messages: Sequence[Outgoing], coalesced: bool) -> Sequence[Outcome]:
+        late = [at for at, message in enumerate(messages) if parking.takes(message)]
+        outcomes: list[Outcome] = [self.circuit.refusal() for _ in messages]
+        if late:
+            parked = self.route.publish([messages[at] for at in late])
+            circuit = self._outages.circuits[parking.binding.name]
+            sending = self.timed("send", parked, len(late), coalesced=coalesced, circuit=circuit)
+            for at, outcome in zip(late, await for_each(sending, len(late)), strict=True):
+                outcomes[at] = outcome
+        return outcomes
 
     async def send_once(self, store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
         """Publish as one batch the messages whose keys are new to the ``store``, which is the queue's own broker."""
@@ -139,3 +159,33 @@ class BrokerCalls:
             self._observe(Event(_SETTLED[action], queue, broker, len(settled), messages=settled))
         if lost:
             self._observe(Event("lease_lost", queue, broker, len(lost), messages=lost))
+
+
+class KeyedSender:
+    """Publishes messages with idempotency keys to one queue."""
+
+    def __init__(self, calls: BrokerCalls, keys: KeyStores) -> None:
+        self._calls = calls
+        self._once = IdempotentPublisher(calls.route, keys, calls.send, calls.send_once)
+        self._running: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is in flight."""
+        return bool(self._running)
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        await self._running.wait()
+
+    async def publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        """Publish as one batch the messages whose keys are new, and report them.
+
+        The work is not cancelled with its caller: a key would stay reserved.
+        """
+        return await asyncio.shield(self._running.start(self._publish(pendings)))
+
+    async def _publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        results = await self._once.publish([(pending.outgoing, pending.claim) for pending in pendings])
+        self._calls.report_accepted(pendings, results)
+        return results

@@ -17,11 +17,11 @@ from babelgate.envelope import Limits, Publication
 from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
-from babelgate.gateway.broker_calls import BrokerCalls, PendingPublish
+from babelgate.gateway.broker_calls import BrokerCalls, KeyedSender, PendingPublish
 from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.expiry import with_expiry
-from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores
 from babelgate.gateway.idempotency import KeyedResult as Published
+from babelgate.gateway.idempotency import KeyStores
 from babelgate.gateway.inspection import Inspector, ReadyDelivery
 from babelgate.gateway.model import KeysInfo, Message
 from babelgate.gateway.open_streams import OpenStreams
@@ -37,7 +37,6 @@ from babelgate.leases.table import BrokerUsage
 from babelgate.observe.events import Observe
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
-from babelgate.runtime.background import BackgroundTasks
 
 PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
@@ -64,43 +63,13 @@ class Shared(Struct, frozen=True):
     streams: OpenStreams = field(default_factory=OpenStreams)
 
 
-class KeyedSender:
-    """Publishes messages with idempotency keys to one queue."""
-
-    def __init__(self, calls: BrokerCalls, keys: KeyStores) -> None:
-        self._calls = calls
-        self._once = IdempotentPublisher(calls.route, keys, calls.send, calls.send_once)
-        self._running: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
-
-    @property
-    def busy(self) -> bool:
-        """Whether a batch is in flight."""
-        return bool(self._running)
-
-    async def idle(self) -> None:
-        """Wait until nothing is in flight."""
-        await self._running.wait()
-
-    async def publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
-        """Publish as one batch the messages whose keys are new, and report them.
-
-        The work is not cancelled with its caller: a key would stay reserved.
-        """
-        return await asyncio.shield(self._running.start(self._publish(pendings)))
-
-    async def _publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
-        results = await self._once.publish([(pending.outgoing, pending.claim) for pending in pendings])
-        self._calls.report_accepted(pendings, results)
-        return results
-
-
 class _Part(Protocol):
     @property
     def busy(self) -> bool: ...
     async def idle(self) -> None: ...
 
 
-_PARTS = ("publisher", "keyed_publisher", "keyed_sender", "receiver", "acker", "lease_manager")
+_PARTS = ("publisher", "keyed_publisher", "parker", "keyed_sender", "receiver", "acker", "lease_manager")
 """The parts of a runtime in the order in which they become idle. Each is made by its first use: most of many queues are
 only published to, or only received from."""
 
@@ -135,6 +104,19 @@ class QueueRuntime:
         return Batcher(
             self.keyed_sender.publish, self._max_batch, PUBLISH_SECONDS, _sizes_of, self._budget, self.circuit
         )
+
+    @cached_property
+    def parker(self) -> Batcher[PendingPublish, Published]:
+        """Parks messages on another broker while the circuit of the queue's own is open."""
+        calls, keyed_sender, parking = self.calls, self.keyed_sender, self.route.parking
+        assert parking is not None
+
+        async def park(pendings: list[PendingPublish]) -> Sequence[Published]:
+            is_keyed = any(pending.claim is not None for pending in pendings)
+            return await (keyed_sender.publish(pendings) if is_keyed else calls.publish(pendings))
+
+        budget = Budget(parking.binding.name, parking.binding.timeout_seconds)
+        return Batcher(park, self._max_batch, PUBLISH_SECONDS, _sizes_of, budget)
 
     @cached_property
     def keyed_sender(self) -> KeyedSender:
@@ -248,7 +230,7 @@ class QueueRuntime:
     def stop_timers(self) -> None:
         """Cancel the timers, each of which would keep a part of a runtime that is not busy until it is due."""
         made = vars(self)
-        for name in ("publisher", "keyed_publisher", "acker", "lease_manager"):
+        for name in ("publisher", "keyed_publisher", "parker", "acker", "lease_manager"):
             if name in made:
                 made[name].close()
 
@@ -260,8 +242,11 @@ class QueueRuntime:
 
     def submit(self, pending: PendingPublish) -> asyncio.Future[Published]:
         """The future of the result of ``pending``, which is published with others. Raises Overloaded, and
-        BrokerUnavailable while the circuit is open."""
+        BrokerUnavailable while the circuit is open, unless the message is parked on another broker."""
         publisher: Any = self.publisher if pending.claim is None else self.keyed_publisher
+        parking = self.route.parking
+        if parking is not None and self.circuit.is_open and parking.takes(pending.outgoing):
+            publisher = self.parker
         submitted: asyncio.Future[Published] = publisher.submit(pending)
         return submitted
 

@@ -97,6 +97,32 @@ async def test_of_a_batch_only_the_late_ones_are_parked(site: Site) -> None:
         assert [isinstance(each, Receipt) for each in results] == [False, True, False, True]
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_what_is_parked_is_accepted_while_the_circuit_of_its_broker_is_open(site: Site, key: str | None) -> None:
+    async with site.gateway() as replica:
+        circuits = replica.gateway.outages.circuits
+        circuits["capped"].is_open = True
+        receipt = await replica.publish(
+            entry(delay_seconds=901, idempotency_key=key) if key else entry(delay_seconds=901)
+        )
+        with pytest.raises(BrokerUnavailable, match="capped"):
+            await replica.publish(entry(delay_seconds=10))
+        results = await replica.gateway.publish_many(
+            ANYONE, site.queue, [entry(delay_seconds=seconds) for seconds in (0, 901, 2_000)]
+        )
+        assert [isinstance(each, Receipt) for each in results] == [False, True, True]
+        assert await replica.parked() == 3
+        site.later(901)
+        assert await replica.mover.move() == 0
+        circuits["local"].is_open = True
+        with pytest.raises(BrokerUnavailable, match="local"):
+            await replica.publish(entry(delay_seconds=901))
+        circuits["capped"].is_open = circuits["local"].is_open = False
+        site.later(60)
+        assert await replica.mover.move() == 2
+        assert receipt.id in [each.dedup_id for each in site.capped.ready(site.queue)]
+
+
 class _Carried(Struct, frozen=True):
     key: bytes
 
