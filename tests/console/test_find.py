@@ -174,9 +174,11 @@ def test_a_user_sees_the_events_of_own_queues(hostile, open_tab):
     expect(tab.page.get_by_role("region", name="Message 2", exact=True)).to_have_count(0)
     expect(tab.page.locator("main")).not_to_contain_text("other")
     tab.go("find?queue=other")
-    expect(tab.page.get_by_text("This needs the right 'listen' or 'manage' on the queue 'other'.")).to_be_visible()
+    expect(
+        tab.page.get_by_text("This needs the right 'listen', 'manage' or 'observe' on the queue 'other'.")
+    ).to_be_visible()
     sender = open_tab(hostile).go("find?queue=shop").sign_in("sender")
-    expect(sender.page.get_by_text("This needs the right 'listen' or 'manage'").first).to_be_visible()
+    expect(sender.page.get_by_text("This needs the right 'listen', 'manage' or 'observe'").first).to_be_visible()
     tab.check()
 
 

@@ -188,7 +188,7 @@ def test_pages_show_only_what_the_token_may_do(tmp_path, open_tab):
         assert tab.page.get_by_role("link", name="Edit and publish").count() == 0
         assert tab.page.get_by_text("tokens with the right send").is_visible()
         tab = open_tab(server).go("queues/orders.eu").sign_in("sender")
-        tab.page.get_by_text("has no right listen").wait_for()
+        tab.page.get_by_text("has no right listen or observe").wait_for()
         assert tab.page.get_by_role("link", name="Receive").count() == 0
         assert tab.page.get_by_role("link", name="Publish").count() == 1
         tab = open_tab(server).go("queues/orders.eu").sign_in("other")

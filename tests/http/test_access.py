@@ -17,7 +17,7 @@ TOKENS = {"ack_tokens": ["x"]}
 ENDLESS = {"max_in_flight": 0}
 """Refused, because a stream that is served has no end."""
 
-# Every route, what it is sent, and the right it needs. None: any right on the queue will do.
+# Every route, what it is sent, and the right it needs. None: any right on the queue will do. OBSERVE: LISTEN, too.
 ROUTES = [
     ("POST", "/queues/{queue}/messages", DRAFT, Right.SEND),
     ("POST", "/queues/{queue}/messages:batch", [DRAFT], Right.SEND),
@@ -31,16 +31,16 @@ ROUTES = [
     ("POST", "/queues/{queue}/messages:reject", TOKENS, Right.LISTEN),
     ("POST", "/queues/{queue}/messages:extend", TOKENS, Right.LISTEN),
     ("POST", "/queues/{queue}/messages:settle", {"acks": ["x"]}, Right.LISTEN),
-    ("GET", "/queues/{queue}/messages:peek", None, Right.LISTEN),
-    ("GET", "/queues/{queue}/dead-letters", None, Right.LISTEN),
+    ("GET", "/queues/{queue}/messages:peek", None, Right.OBSERVE),
+    ("GET", "/queues/{queue}/dead-letters", None, Right.OBSERVE),
     ("POST", "/queues/{queue}/dead-letters:redrive", {}, Right.MANAGE),
     ("POST", "/queues/{queue}/dead-letters:purge", None, Right.MANAGE),
     ("POST", "/queues/{queue}/dead-letters:delete", {"ids": ["x"]}, Right.MANAGE),
-    ("GET", "/queues/{queue}/dead-letters/{letter_id}", None, Right.LISTEN),
+    ("GET", "/queues/{queue}/dead-letters/{letter_id}", None, Right.OBSERVE),
     ("DELETE", "/queues/{queue}/dead-letters/{letter_id}", None, Right.MANAGE),
     ("POST", "/queues/{queue}/dead-letters/{letter_id}:redrive", {}, Right.MANAGE),
-    ("GET", "/queues/{queue}/redrives", None, Right.LISTEN),
-    ("GET", "/queues/{queue}/redrives/{id}", None, Right.LISTEN),
+    ("GET", "/queues/{queue}/redrives", None, Right.OBSERVE),
+    ("GET", "/queues/{queue}/redrives/{id}", None, Right.OBSERVE),
     ("POST", "/queues/{queue}/redrives/{id}:cancel", None, Right.MANAGE),
     ("POST", "/queues/{queue}/redrives/{id}:resume", None, Right.MANAGE),
     ("POST", "/queues/{queue}:purge", None, Right.MANAGE),
@@ -81,7 +81,7 @@ async def test_the_table_names_every_route(client):
 @pytest.mark.parametrize(("method", "path", "body", "right"), ROUTES)
 async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_config, method, path, body, right):
     rights = {each.value: {"mine.*": [each.value]} for each in Right}
-    app = await serve(auth=token_config(**rights, nobody={"other": ["send", "listen", "manage"]}))
+    app = await serve(auth=token_config(**rights, nobody={"other": [*Right]}))
     anonymous = await connect(app)
     answer = await anonymous.request(method, path.format(queue="mine.a", letter_id="x", id="x"), json=body)
     problem(answer, 401, "unauthenticated")
@@ -89,7 +89,8 @@ async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_con
     for name in [*rights, "nobody"]:
         client = await connect(app, name)
         answer = await client.request(method, path.format(queue="mine.a", letter_id="x", id="x"), json=body)
-        if name != "nobody" and right in (name, None):
+        looks = right is Right.OBSERVE and name == Right.LISTEN
+        if name != "nobody" and (looks or right in (name, None)):
             assert answer.status_code not in (401, 403), answer.text
         else:
             problem(answer, 403, "forbidden")
@@ -109,15 +110,17 @@ async def test_each_route_checks_the_name_before_the_rights(serve, connect, toke
 
 
 @pytest.mark.parametrize(("method", "path"), ANYWHERE)
-async def test_operators_need_manage_on_some_queue(serve, connect, token_config, method, path):
-    app = await serve(auth=token_config(operator={"a": ["manage"]}, worker={"*": ["send", "listen"]}))
-    assert (await (await connect(app, "operator")).request(method, path)).status_code == 200
+async def test_operators_need_manage_or_observe_on_some_queue(serve, connect, token_config, method, path):
+    operators = {"manager": {"a": ["manage"]}, "observer": {"a": ["observe"]}}
+    app = await serve(auth=token_config(**operators, worker={"*": ["send", "listen"]}))
+    for name in operators:
+        assert (await (await connect(app, name)).request(method, path)).status_code == 200
     problem(await (await connect(app, "worker")).request(method, path), 403, "forbidden")
     problem(await (await connect(app)).request(method, path), 401, "unauthenticated")
 
 
 @pytest.mark.parametrize(("method", "path"), HISTORY)
-async def test_history_needs_listen_or_manage_on_some_queue(serve, connect, token_config, method, path):
+async def test_history_needs_a_right_to_look_on_some_queue(serve, connect, token_config, method, path):
     """Without a journal, too."""
     rights = {each.value: {"mine.*": [each.value]} for each in Right}
     app = await serve(auth=token_config(**rights))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DAYS = 90.0
 _DAY_SECONDS = 86_400
-_RIGHTS = ("send", "listen", "manage")
+_RIGHTS = ("send", "listen", "manage", "observe")
 
 
 class _Grant(click.ParamType[tuple[str, list[str]]]):

@@ -33,7 +33,7 @@ class CertificateSettings(Section):
         "kind.",
     )
     rights: dict[QueuePattern, tuple[Right, ...]] = Field(
-        description="For each queue pattern: `send`, `listen`, `manage`."
+        description="For each queue pattern: `send`, `listen`, `manage`, `observe`."
     )
     limits: RateSettings | None = Field(
         default=None,

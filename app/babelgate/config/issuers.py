@@ -65,7 +65,7 @@ class GrantSettings(Section):
         "are lists with spaces."
     )
     grant: dict[QueuePattern, tuple[Right, ...]] = Field(
-        min_length=1, description="For each queue pattern: `send`, `listen`, `manage`."
+        min_length=1, description="For each queue pattern: `send`, `listen`, `manage`, `observe`."
     )
 
 

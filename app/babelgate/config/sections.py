@@ -225,7 +225,7 @@ class TokenSettings(Section):
     name: str = Field(min_length=1, max_length=120, description="The name of the token's holder, for logs.")
     sha256: str = Field(pattern="^[0-9a-fA-F]{64}$", repr=False, description="SHA-256 of the token in hexadecimal.")
     rights: dict[QueuePattern, tuple[Right, ...]] = Field(
-        description="For each queue pattern: `send`, `listen`, `manage`."
+        description="For each queue pattern: `send`, `listen`, `manage`, `observe`."
     )
     limits: RateSettings | None = Field(
         default=None,

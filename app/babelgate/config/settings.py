@@ -122,7 +122,7 @@ class Settings(Section):
     )
     shutdown_seconds: Seconds = Field(20, le=3_600, description="Time that requests in flight may then take.")
     open_readyz: bool = Field(
-        default=False, description="Whether `/readyz` names brokers to callers without the right `manage`."
+        default=False, description="Whether `/readyz` names brokers to callers without the right `manage` or `observe`."
     )
     metrics: bool = Field(default=True, description="Whether metrics are recorded, for `/metrics` and OTLP.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")

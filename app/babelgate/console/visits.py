@@ -79,8 +79,9 @@ class Visit:
         return place == path or (path != "" and place.startswith(f"{path}/"))
 
     def may(self, right: str, queue: str) -> bool:
-        """Whether the user has ``right`` (``send``, ``listen``, ``manage``) on ``queue``, a name or a pattern."""
-        return Right(right) in self.caller.rights(queue)
+        """Whether the user has ``right`` (``send``, ``listen``, ``manage``, ``observe``) on ``queue``, a name or a
+        pattern: see :meth:`Caller.may`."""
+        return self.caller.may(Right(right), queue)
 
     def may_change(self, right: str, queue: str) -> bool:
         """Whether the user may do something that changes ``queue`` and needs ``right``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from babelgate.clock import Clock, now_ms
@@ -14,14 +14,21 @@ from babelgate.gateway.page_tokens import PageTerms
 
 
 class Right(StrEnum):
-    """A right on a queue: publish to it, consume from it, manage it."""
+    """A right on a queue: publish to it, consume from it, manage it, look at it without a change."""
 
     SEND = "send"
     LISTEN = "listen"
     MANAGE = "manage"
+    OBSERVE = "observe"
 
     # That of an enumeration is a function in Python, and each request looks rights up.
     __hash__ = str.__hash__
+
+
+OPERATORS = (Right.MANAGE, Right.OBSERVE)
+"""Either lets a caller see brokers, processes and metrics."""
+READERS = (Right.LISTEN, *OPERATORS)
+"""Either lets a caller see what happened to messages."""
 
 
 class Caller:
@@ -93,15 +100,21 @@ class Caller:
         # Not remembered: a gateway remembers what was granted, and what is refused can have any number of names.
         return frozenset().union(*(granted for pattern, granted in self._grants if pattern.matches(queue)))
 
-    def patterns(self, right: Right) -> list[str]:
-        """The queue names and patterns that ``right`` was granted on."""
-        return [queue for queue, granted in self._rights.items() if right in granted]
+    def patterns(self, *rights: Right) -> list[str]:
+        """The queue names and patterns that one of ``rights`` was granted on."""
+        return [queue for queue, granted in self._rights.items() if not granted.isdisjoint(rights)]
+
+    def may(self, right: Right, queue: str) -> bool:
+        """Whether the caller has ``right`` on ``queue``, a name or a pattern. Who may consume may also look."""
+        granted = self.rights(queue)
+        return right in granted or (right is Right.OBSERVE and Right.LISTEN in granted)
 
     def require(self, right: Right, queue: str) -> None:
-        """Raise InvalidParameter for an illegal name, Forbidden without ``right`` on ``queue``."""
+        """Raise InvalidParameter for an illegal name, Forbidden without ``right`` on ``queue``; see :meth:`may`."""
         check_queue_name(queue)
-        if right not in self.rights(queue):
-            raise Forbidden(reason=f"This needs the right {right.value!r} on the queue {queue!r}.")
+        if not self.may(right, queue):
+            named = "'listen' or 'observe'" if right is Right.OBSERVE else repr(right.value)
+            raise Forbidden(reason=f"This needs the right {named} on the queue {queue!r}.")
 
     def require_any(self, queue: str) -> None:
         """Raise InvalidParameter for an illegal name, Forbidden without some right on ``queue``."""
@@ -114,10 +127,15 @@ class Caller:
         if not any(self._rights.values()):
             raise Forbidden(reason="This needs a right on some queue.")
 
-    def require_anywhere(self, right: Right) -> None:
-        """Raise Forbidden without ``right`` on any queue pattern."""
-        if not self.patterns(right):
-            raise Forbidden(reason=f"This needs the right {right.value!r} on some queue.")
+    def require_anywhere(self, *rights: Right) -> None:
+        """Raise Forbidden without one of ``rights`` on any queue pattern."""
+        if not self.patterns(*rights):
+            raise Forbidden(reason=f"This needs the right {_either(rights)} on some queue.")
+
+
+def _either(rights: Sequence[Right]) -> str:
+    *others, last = (repr(right.value) for right in rights)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 class Ending:

@@ -103,7 +103,7 @@ class DeadLetterOperations:
 
         With a filter it is a scan.
         """
-        route = self._route(caller, Right.LISTEN, queue)
+        route = self._route(caller, Right.OBSERVE, queue)
         if matching == EVERY_LETTER:
             return await list_dead(route, matching, limit, cursor)
 
@@ -116,7 +116,7 @@ class DeadLetterOperations:
         self, caller: Caller, queue: str, matching: DeadLetterFilter = EVERY_LETTER, cursor: str | None = None
     ) -> LetterGroups:
         """Count the matching letters by reason, job and error, from ``cursor`` on. Reads at most MAX_SCANNED."""
-        route = self._route(caller, Right.LISTEN, queue)
+        route = self._route(caller, Right.OBSERVE, queue)
 
         async def read(_: object) -> dict[None, LetterGroups]:
             return {None: await count_groups(route, matching, cursor)}
@@ -129,7 +129,7 @@ class DeadLetterOperations:
         ``cursor``, here and below: where the search begins, as for :meth:`page`. It reads at most MAX_SCANNED letters.
         Raises UnknownDeadLetter, and DeadLetterNotReached.
         """
-        route = self._route(caller, Right.LISTEN, queue)
+        route = self._route(caller, Right.OBSERVE, queue)
         return await shown(
             await self._scans.shared(caller, route, cursor, letter_id, partial(search, route, cursor)), route
         )
@@ -206,12 +206,12 @@ class DeadLetterOperations:
 
     async def job(self, caller: Caller, queue: str, id: str) -> RedriveJob:
         """A job of the queue. Raises UnknownRedrive."""
-        self._route(caller, Right.LISTEN, queue)
+        self._route(caller, Right.OBSERVE, queue)
         return await self.jobs.read(queue, id)
 
     async def jobs_of(self, caller: Caller, queue: str) -> Sequence[RedriveJob]:
         """The jobs of the queue that this host knows, newest first."""
-        self._route(caller, Right.LISTEN, queue)
+        self._route(caller, Right.OBSERVE, queue)
         return await self.jobs.of_queue(queue)
 
     async def cancel_job(self, caller: Caller, queue: str, id: str) -> RedriveJob:

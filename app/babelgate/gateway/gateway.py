@@ -377,7 +377,7 @@ class Gateway:
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
         """Ready messages, oldest first, without reserving: at most PAGE_BYTES. Raises UnsupportedByBroker."""
-        return await peek(self._runtime(caller, Right.LISTEN, queue).route, limit)
+        return await peek(self._runtime(caller, Right.OBSERVE, queue).route, limit)
 
     async def purge(self, caller: Caller, queue: str, *, dry_run: bool = False) -> int:
         """Remove ready, delayed and parked messages; the number removed. With ``dry_run``, the number that would be.

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from babelgate.errors import BabelgateError, Forbidden, InvalidParameter, StateUnavailable
-from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.authorization import READERS, Caller
 from babelgate.gateway.fair_share import FairShare
 from babelgate.gateway.merging import Finding, Inquiry, cut, merge
 from babelgate.gateway.names import check_queue_name
@@ -30,8 +30,6 @@ events and with a cursor ends it then."""
 
 _MAX_QUOTED = 200
 """Characters of an id that an error repeats."""
-
-_READERS = frozenset({Right.LISTEN, Right.MANAGE})
 
 
 class JournalDisabled(BabelgateError):
@@ -181,8 +179,9 @@ class History:
         """
         if query.queue is not None:
             check_queue_name(query.queue)
-            if _READERS.isdisjoint(caller.rights(query.queue)):
-                raise Forbidden(reason=f"This needs the right 'listen' or 'manage' on the queue {query.queue!r}.")
+            if caller.rights(query.queue).isdisjoint(READERS):
+                reason = f"This needs the right 'listen', 'manage' or 'observe' on the queue {query.queue!r}."
+                raise Forbidden(reason=reason)
         return await self._find(caller, query, limit, cursor)
 
     async def here(self, inquiry: Inquiry) -> Finding | None:
@@ -207,15 +206,14 @@ class History:
 
     async def _find(self, caller: Caller, query: Query, limit: int, cursor: str | None) -> EventPage:
         """The next page with an event that ``caller`` may see; one without any after _SEARCH_SECONDS."""
-        if not any(caller.patterns(right) for right in _READERS):
-            raise Forbidden(reason="This needs the right 'listen' or 'manage' on some queue.")
+        caller.require_anywhere(*READERS)
         journal = self._journal
         if journal is None:
             raise JournalDisabled
         wanted = query.meta
         if wanted is not None:
             _check_kept(split(wanted)[0], journal.meta)
-        may_see = cache(lambda queue: queue is not None and not _READERS.isdisjoint(caller.rights(queue)))
+        may_see = cache(lambda queue: queue is not None and not caller.rights(queue).isdisjoint(READERS))
         until = time.monotonic() + _SEARCH_SECONDS
         with self._share.place(caller):
             while True:

@@ -13,7 +13,7 @@ from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, Purges, QueueStats, ReportsVersion
 from babelgate.brokers.registry import driver
 from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
-from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.authorization import OPERATORS, Caller
 from babelgate.gateway.idempotency import KeyStores
 from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
@@ -126,8 +126,9 @@ class Overview:
         return replace(info, warnings=warnings)
 
     async def brokers(self, caller: Caller) -> list[BrokerInfo]:
-        """The brokers of :meth:`managed`, each queried for at most 2 s; needs the right to manage some queue."""
-        caller.require_anywhere(Right.MANAGE)
+        """The brokers of :meth:`managed`, each queried for at most 2 s; needs the right to manage or observe some
+        queue."""
+        caller.require_anywhere(*OPERATORS)
         names = self.managed(caller)
         queries = (
             broker_info(
@@ -165,16 +166,17 @@ class Overview:
                     yield route
 
     def managed(self, caller: Caller) -> frozenset[str]:
-        """The brokers of the queues that ``caller`` may manage; all brokers for a caller who may manage every queue.
+        """The brokers of the queues that ``caller`` may manage or observe; all brokers for a caller who may do so with
+        every queue.
 
         Only names and patterns of the routes and of the caller's rights are compared, not queues. A pattern counts
-        when the caller may manage all queues that match it; its broker is that of the first route that matches all of
-        them. A route that shares only some names with a right does not count.
+        when the caller may do so with all queues that match it; its broker is that of the first route that matches all
+        of them. A route that shares only some names with a right does not count.
         """
-        if Right.MANAGE in caller.rights("*"):
+        if not caller.rights("*").isdisjoint(OPERATORS):
             return frozenset(self._bindings)
-        names = {*caller.patterns(Right.MANAGE), *(rule.match for rule in self._router.rules)}
-        rules = [self._router.rule(name) for name in names if Right.MANAGE in caller.rights(name)]
+        names = {*caller.patterns(*OPERATORS), *(rule.match for rule in self._router.rules)}
+        rules = [self._router.rule(name) for name in names if not caller.rights(name).isdisjoint(OPERATORS)]
         return frozenset(rule.binding.name for rule in rules if rule is not None)
 
     async def _info(self, route: Route, *, strict: bool) -> QueueInfo:

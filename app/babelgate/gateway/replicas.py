@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.authorization import OPERATORS, Caller
 
 FRESH_SECONDS = 10.0
 """How long an answer is reused, however many pages show it."""
@@ -59,9 +59,9 @@ class Replicas:
         self._asking: asyncio.Task[ServingProcesses] | None = None
 
     async def serving(self, caller: Caller) -> ServingProcesses:
-        """Who serves, at most FRESH_SECONDS old; takes 3 s at most. Raises Forbidden without the right to manage some
-        queue."""
-        caller.require_anywhere(Right.MANAGE)
+        """Who serves, at most FRESH_SECONDS old; takes 3 s at most. Raises Forbidden without the right to manage
+        or observe some queue."""
+        caller.require_anywhere(*OPERATORS)
         loop = asyncio.get_running_loop()
         if self._found is not None and loop.time() - self._asked_at < FRESH_SECONDS:
             return self._found

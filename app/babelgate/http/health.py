@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import BrokerUnavailable, Draining, InvalidParameter
-from babelgate.gateway.authorization import Right
+from babelgate.gateway.authorization import OPERATORS
 from babelgate.http import views
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, GatewayOf, PartsResponse
 from babelgate.http.parts import Parts, cut
@@ -63,7 +63,7 @@ def metrics_routes(scraping: Scraping) -> APIRouter:
 
     @router.get("/metrics", response_class=PlainTextResponse, dependencies=NO_PARAMETERS)
     async def metrics(request: Request, caller: CallerOf) -> Response:
-        caller.require_anywhere(Right.MANAGE)
+        caller.require_anywhere(*OPERATORS)
         text, content_type = await scraping.show(request.headers.get("accept", ""))
         return PartsResponse(Parts(len(text), cut(text)), {"content-type": content_type, "vary": "accept"})
 

@@ -34,8 +34,8 @@ class TokenRequest(StrictBody):
     rights: dict[str, list[Annotated[Right, Field(strict=False)]]] = Field(
         min_length=1,
         max_length=MAX_PATTERNS,
-        description="For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of "
-        "these rights on all these queues.",
+        description="For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and "
+        "each of these rights on all these queues.",
     )
     ttl_seconds: _Ttl | None = Field(
         default=None,
@@ -90,7 +90,7 @@ class TokenView(View):
     name: str
     """The name of its holder in logs."""
     rights: dict[str, list[Right]]
-    """For each name or pattern of queues: `send`, `listen`, `manage`."""
+    """For each name or pattern of queues: `send`, `listen`, `manage`, `observe`."""
     created_at: int = Field(description="When it was made, Unix milliseconds UTC.")
     created_by: str
     """The name of the caller that made it."""

@@ -322,10 +322,11 @@ class Tokens:
 
 
 def _check_grant(caller: Caller, rights: Mapping[str, Collection[Right]]) -> None:
-    """Raise Forbidden unless the caller manages each queue pattern, and has each right that is granted on it."""
+    """Raise Forbidden unless the caller manages each queue pattern, and has each right that is granted on it. Who
+    consumes and manages has what observers have."""
     for queue, granted in rights.items():
         for right in (Right.MANAGE, *granted):
-            if right not in caller.rights(queue):
+            if not caller.may(right, queue):
                 reason = f"This needs the right {right.value!r} on all queues of {queue!r}, which you do not have."
                 raise Forbidden(reason=reason)
 

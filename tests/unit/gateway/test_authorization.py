@@ -16,7 +16,7 @@ from babelgate.gateway.redrive import RedriveOrder
 from babelgate.gateway.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
 
-SEND, LISTEN, MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE
+SEND, LISTEN, MANAGE, OBSERVE = Right.SEND, Right.LISTEN, Right.MANAGE, Right.OBSERVE
 
 
 def test_rights_are_the_union_of_the_patterns_that_match() -> None:
@@ -34,8 +34,11 @@ def test_a_right_is_required_on_the_queue_itself(right: Right) -> None:
     caller.require_any("mine")
     caller.require_anywhere(right)
     for other in set(Right) - {right}:
-        with pytest.raises(Forbidden, match=f"'{other.value}'.*'mine'"):
+        if (right, other) == (LISTEN, OBSERVE):
             caller.require(other, "mine")
+        else:
+            with pytest.raises(Forbidden, match=f"'{other.value}'.*'mine'"):
+                caller.require(other, "mine")
         with pytest.raises(Forbidden):
             caller.require_anywhere(other)
     with pytest.raises(Forbidden):
@@ -44,12 +47,21 @@ def test_a_right_is_required_on_the_queue_itself(right: Right) -> None:
         caller.require_any("foreign")
 
 
-def test_no_right_implies_another() -> None:
-    manager = Caller("ops", {"*": frozenset({MANAGE})})
-    with pytest.raises(Forbidden):
-        manager.require(LISTEN, "orders")
-    with pytest.raises(Forbidden):
-        manager.require(SEND, "orders")
+@pytest.mark.parametrize("right", [MANAGE, OBSERVE, SEND])
+def test_no_right_implies_another(right: Right) -> None:
+    """But listen, with which one may look."""
+    caller = Caller("ops", {"*": frozenset({right})})
+    for other in set(Right) - {right}:
+        with pytest.raises(Forbidden):
+            caller.require(other, "orders")
+
+
+def test_one_of_several_rights_on_some_queue() -> None:
+    caller = Caller("ops", {"a": frozenset({OBSERVE}), "b": frozenset({SEND})})
+    caller.require_anywhere(MANAGE, OBSERVE)
+    assert caller.patterns(MANAGE, OBSERVE) == ["a"]
+    with pytest.raises(Forbidden, match="'listen' or 'manage' on some queue"):
+        caller.require_anywhere(LISTEN, MANAGE)
 
 
 def test_a_caller_without_rights_may_do_nothing() -> None:
@@ -95,16 +107,16 @@ def verbs(gateway: Gateway, caller: Caller) -> Mapping[str, tuple[Right, Callabl
         "validate": (SEND, validate),
         "receive": (LISTEN, lambda: gateway.receive(caller, "mine")),
         "settle": (LISTEN, lambda: gateway.settle(caller, "mine", Settlement(acks=["x"]))),
-        "peek": (LISTEN, lambda: gateway.peek(caller, "mine", 1)),
-        "letters.page": (LISTEN, lambda: letters.page(caller, "mine", DeadLetterFilter(), 1, None)),
-        "letters.groups": (LISTEN, lambda: letters.groups(caller, "mine")),
-        "letters.get": (LISTEN, lambda: letters.get(caller, "mine", "0")),
+        "peek": (OBSERVE, lambda: gateway.peek(caller, "mine", 1)),
+        "letters.page": (OBSERVE, lambda: letters.page(caller, "mine", DeadLetterFilter(), 1, None)),
+        "letters.groups": (OBSERVE, lambda: letters.groups(caller, "mine")),
+        "letters.get": (OBSERVE, lambda: letters.get(caller, "mine", "0")),
         "letters.remove": (MANAGE, lambda: letters.remove(caller, "mine", ["0"])),
         "letters.redrive": (MANAGE, lambda: letters.redrive(caller, "mine", every, None, None)),
         "letters.redrive_one": (MANAGE, lambda: letters.redrive_one(caller, "mine", "0", None, None, False, None)),
         "letters.start_job": (MANAGE, lambda: letters.start_job(caller, "mine", every, None, None)),
-        "letters.job": (LISTEN, lambda: letters.job(caller, "mine", "0")),
-        "letters.jobs_of": (LISTEN, lambda: letters.jobs_of(caller, "mine")),
+        "letters.job": (OBSERVE, lambda: letters.job(caller, "mine", "0")),
+        "letters.jobs_of": (OBSERVE, lambda: letters.jobs_of(caller, "mine")),
         "letters.cancel_job": (MANAGE, lambda: letters.cancel_job(caller, "mine", "0")),
         "letters.resume_job": (MANAGE, lambda: letters.resume_job(caller, "mine", "0", None)),
         "purge": (MANAGE, lambda: gateway.purge(caller, "mine")),
@@ -134,7 +146,8 @@ async def test_every_verb_needs_its_right_before_it_touches_the_broker(verb: str
     needed, _ = verbs(gateway, ANYONE)[verb]
     for right in Right:
         holder = Caller("holder", {"mine": frozenset({right})})
-        assert await is_forbidden(verbs(gateway, holder)[verb][1]) is (right is not needed)
+        has_it = right is needed or (right, needed) == (LISTEN, OBSERVE)
+        assert await is_forbidden(verbs(gateway, holder)[verb][1]) is not has_it
     stranger = Caller("stranger", {"other": frozenset(Right)})
     binding.calls.clear()
     assert await is_forbidden(verbs(gateway, stranger)[verb][1])

@@ -19,7 +19,7 @@ async def index(visit: Visit) -> PageAnswer:
     if queue := visit.query.get("queue", "").strip():
         return visit.see_other(letters_path(queue))
     found = await visit.gateway.queue_list.page(visit.caller, QueueSelection(), "dead", descending=True)
-    queues = [each for each in found.queues if each.stats.dead != 0 and visit.may("listen", each.queue)]
+    queues = [each for each in found.queues if each.stats.dead != 0 and visit.may("observe", each.queue)]
     return visit.page("dead_letters.html", queues=queues, found=found)
 
 

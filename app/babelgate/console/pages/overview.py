@@ -11,7 +11,7 @@ from babelgate import __version__
 from babelgate.console.answers import PageAnswer
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
-from babelgate.gateway.authorization import Right
+from babelgate.gateway.authorization import OPERATORS
 from babelgate.gateway.model import BrokerInfo
 from babelgate.gateway.rates import RatesOverview
 from babelgate.gateway.replicas import ServingProcesses
@@ -61,7 +61,7 @@ async def show(visit: Visit) -> PageAnswer:
 
 async def _brokers(visit: Visit) -> list[BrokerInfo] | None:
     """The brokers that the user manages; None for a user who manages nothing."""
-    if not visit.caller.patterns(Right.MANAGE):
+    if not visit.caller.patterns(*OPERATORS):
         return None
     return await visit.gateway.overview.brokers(visit.caller)
 
@@ -69,7 +69,7 @@ async def _brokers(visit: Visit) -> list[BrokerInfo] | None:
 async def _serving(visit: Visit) -> ServingProcesses | None:
     """The replicas and workers; None for a user who manages nothing."""
     replicas = visit.gateway.overview.replicas
-    if replicas is None or not visit.caller.patterns(Right.MANAGE):
+    if replicas is None or not visit.caller.patterns(*OPERATORS):
         return None
     return await replicas.serving(visit.caller)
 

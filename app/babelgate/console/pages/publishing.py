@@ -168,7 +168,7 @@ def _key(form: Mapping[str, str]) -> str | None:
 async def _templates(visit: Visit, queue: str) -> dict[str, str]:
     """A draft for each job of the messages that are ready or were published lately; none without the right to see
     them. Those of the journal, which keeps no bodies, have no data."""
-    if not visit.may("listen", queue):
+    if not visit.may("observe", queue):
         return {}
     templates = await _published(visit, queue)
     try:

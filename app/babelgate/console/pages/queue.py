@@ -30,7 +30,7 @@ async def show(visit: Visit) -> PageAnswer:
     route = gateway.router.route(queue)
     rule = gateway.router.rule(queue)
     limit = _limit(visit.query.get("limit", ""))
-    rows, unable = await _peeked(visit, queue, limit) if visit.may("listen", queue) else ([], "")
+    rows, unable = await _peeked(visit, queue, limit) if visit.may("observe", queue) else ([], "")
     return visit.page(
         "queue.html",
         "queue_live.html",

@@ -10,7 +10,7 @@ from babelgate.console.answers import PageAnswer
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
 from babelgate.errors import InvalidParameter
-from babelgate.gateway.authorization import Right
+from babelgate.gateway.authorization import OPERATORS
 from babelgate.gateway.queue_list import MAX_COUNTED, PAGE_ROWS, Grouping, Order, QueueSelection
 
 COLUMNS: Mapping[Order, str] = {
@@ -43,7 +43,7 @@ async def show(visit: Visit) -> PageAnswer:
         "query": query,
         "address": _addresses(query),
         "columns": COLUMNS,
-        "brokers": sorted(visit.gateway.bindings) if visit.caller.patterns(Right.MANAGE) else [],
+        "brokers": sorted(visit.gateway.bindings) if visit.caller.patterns(*OPERATORS) else [],
         "open": {name for name, circuit in circuits.items() if circuit.is_open},
         "order": order,
         "descending": descending,
