@@ -81,7 +81,7 @@ async def test_the_table_names_every_route(client):
 @pytest.mark.parametrize(("method", "path", "body", "right"), ROUTES)
 async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_config, method, path, body, right):
     rights = {each.value: {"mine.*": [each.value]} for each in Right}
-    app = await serve(auth=token_config(**rights, nobody={"other": [*Right]}))
+    app = await serve(auth=token_config(**rights, nobody={"other": [each.value for each in Right]}))
     anonymous = await connect(app)
     answer = await anonymous.request(method, path.format(queue="mine.a", letter_id="x", id="x"), json=body)
     problem(answer, 401, "unauthenticated")

@@ -216,7 +216,7 @@ class TestRefused:
             (
                 "auth: {tokens: [{name: a, sha256: %s, rights: {a: [sned]}}]}" % ("ab" * 32),
                 "auth.tokens.0.rights.a.0",
-                "must be send, listen or manage",
+                "must be send, listen, manage or observe",
             ),
             ("x: 1", "x", "unknown key; the valid names are brokers, queues, default"),
             ("brokers: {'a b': 'redis://h'}", "brokers.a b", "the name must match"),
