@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from babelgate.brokers.binding import NativeQueue
+from babelgate.privacy.ciphers import BodyCipher
 
 
 @runtime_checkable
@@ -20,6 +21,14 @@ class WarnsOfQueues(Protocol):
         where it keeps them for less. Empty for a queue that does not exist, and where the broker may not be asked. At
         most 2 s. Raises BrokerUnavailable.
         """
+
+
+@runtime_checkable
+class EncryptsBodies(Protocol):
+    """A broker that is a file of this program, and encrypts the bodies of queues that are ``encrypted``."""
+
+    def use_body_keys(self, cipher: BodyCipher) -> None:
+        """Encrypt and decrypt by ``cipher`` from now on. No I/O."""
 
 
 @runtime_checkable

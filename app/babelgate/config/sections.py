@@ -161,6 +161,10 @@ class QueueSettings(_Open):
         description="Members of bodies that people do not see: JSON pointers below `/data` or `/meta/ext`, where `*` "
         "is any member or item. [Where](privacy.md).",
     )
+    encrypt: bool = Field(
+        default=False,
+        description="Whether bodies in files of the gateway itself (SQLite) are [encrypted](privacy.md#encryption).",
+    )
     push: PushTargetSettings | None = Field(
         default=None, description="Posts each message to a [webhook](push.md). Only for the exact name of a queue."
     )

@@ -24,6 +24,7 @@ from babelgate.config.audit import AuditSettings
 from babelgate.config.certificates import check_names
 from babelgate.config.issuers import RESERVED, check_issuers
 from babelgate.config.pages import CorsSettings
+from babelgate.config.privacy import BodyKeySettings
 from babelgate.config.push import PushSettings
 from babelgate.config.rate_limits import RateLimitSettings
 from babelgate.config.schemas import SchemaSettings
@@ -66,6 +67,10 @@ class Settings(Section):
     )
     token_keys: tuple[TokenKeySettings, ...] = Field(
         default=(), description="Keys of ack tokens: the first signs, all verify. None: a key file in `state_dir`."
+    )
+    body_keys: tuple[BodyKeySettings, ...] = Field(
+        default=(),
+        description="Keys of bodies that routes with `encrypt` keep on a disk: the first encrypts, all decrypt.",
     )
     peers: PeerSettings = PeerSettings()
     idempotency: IdempotencySettings = IdempotencySettings()
@@ -151,6 +156,8 @@ class Settings(Section):
                 reason = "is the broker of the route, which cannot delay so long"
                 raise ConfigError(key=f"{key}.parking", reason=reason)
             self._check_push(key, route)
+            if route.encrypt and not self.body_keys:
+                raise ConfigError(key=f"{key}.encrypt", reason="needs body_keys, the keys that encrypt")
             if route.schema_mode != "off" and self.schemas.directory is None:
                 reason = "needs schemas.directory, a directory with the schemas of jobs"
                 raise ConfigError(key=f"{key}.schema", reason=reason)
@@ -167,6 +174,8 @@ class Settings(Section):
             raise ConfigError(key="idempotency.store", reason=reason)
         if len({key.id for key in self.token_keys}) < len(self.token_keys):
             raise ConfigError(key="token_keys", reason="two keys have the same id")
+        if len({key.id for key in self.body_keys}) < len(self.body_keys):
+            raise ConfigError(key="body_keys", reason="two keys have the same id")
         self._check_peers()
         self._check_tls()
         if self.auth is None and not self.is_loopback:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -39,6 +39,7 @@ class Policy:
     becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
     ``schema``: what becomes of a published message whose data does not match the schema of its job;
     ``schema_on_receive``: of a received one, too. ``redaction``: what people do not see of the bodies; None: nothing.
+    ``encrypt``: bodies that the gateway itself keeps on a disk are encrypted there.
     """
 
     lease_seconds: float = 60
@@ -52,6 +53,7 @@ class Policy:
     schema: SchemaMode = "off"
     schema_on_receive: bool = False
     redaction: Redaction | None = None
+    encrypt: bool = False
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
@@ -243,6 +245,7 @@ class Rule:
         capabilities, place = self.binding.capabilities(native), None
         if self.parking is not None:
             place, capabilities = place_on(self.parking, queue, self.binding, capabilities)
+            place = replace(place, native=replace(place.native, encrypted=self.policy.encrypt))
         return Route(queue, self.binding, native, capabilities, self.policy, self._name(queue), parking=place)
 
     def native(self, queue: str) -> NativeQueue:
@@ -250,7 +253,7 @@ class Rule:
         native = self.binding.native_queue(self._name(queue), self.options or {})
         if native.name.startswith(PREFIX):
             raise ConfigError(key="native_name", reason=f"names that begin with {PREFIX} are those of parking queues")
-        return native
+        return replace(native, encrypted=True) if self.policy.encrypt else native
 
     def _name(self, queue: str) -> str:
         return self.native_name.replace("{queue}", queue)
@@ -383,9 +386,10 @@ class Router:
 
 
 def redaction_of(router: Router, queue: str | None) -> Redaction | None:
-    """What is redacted of the bodies of ``queue``; of those of a queue without a route, everything."""
+    """What the journal redacts of the bodies of ``queue``. Everything, where bodies are encrypted at rest, and of a
+    queue without a route."""
     rule = None if queue is None else router.rule(queue)
-    return EVERYTHING if rule is None else rule.policy.redaction
+    return EVERYTHING if rule is None or rule.policy.encrypt else rule.policy.redaction
 
 
 def _form(rule: Rule) -> Template | None:

@@ -17,6 +17,7 @@ from babelgate.gateway import buckets, depths, history, pauses, rate_limits
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.jsontext import MAX_POINTER
 from babelgate.observe.audit.trail import AuditUnavailable
+from babelgate.privacy.ciphers import BodyUnreadable
 from babelgate.push import errors as push_errors
 from babelgate.schemas.errors import SchemaNotFound
 from babelgate.tokens import errors as token_errors
@@ -179,6 +180,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.PurgeInProgress: Meaning(409, "Purged a moment ago", 60),
     errors.StorageFull: Meaning(503, "Storage full", 10),
     errors.StorageReadOnly: Meaning(503, "Storage read-only"),
+    BodyUnreadable: Meaning(503, "Body unreadable", 60),
     HttpError: Meaning(400, "Invalid request"),
     NotFound: Meaning(404, "Not found"),
     MethodNotAllowed: Meaning(405, "Method not allowed"),

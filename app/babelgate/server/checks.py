@@ -22,10 +22,10 @@ from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.tracing.trace import check_env
 from babelgate.runtime.files import check_writable
 from babelgate.server.auditing import check_audit
+from babelgate.server.bindings import connect_brokers
 from babelgate.server.peering import needs_directory, peers_directory
 from babelgate.server.tls import load_tls, tls_files
 from babelgate.server.wiring import (
-    connect_brokers,
     job_schemas,
     journal,
     key_policy,

@@ -14,7 +14,7 @@ import msgspec
 from babelgate import __version__
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.idempotency_store import KeepsKeys, Terms
-from babelgate.brokers.registry import connect, driver
+from babelgate.brokers.registry import driver
 from babelgate.clock import Clock, now_ms
 from babelgate.cluster.asking import EXCHANGE_SECONDS, AllPeers, Exchanging
 from babelgate.cluster.client import ANSWER_SECONDS
@@ -70,6 +70,7 @@ from babelgate.schemas.job_schemas import JobSchemas, load
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
 from babelgate.server.auditing import make_audit
+from babelgate.server.bindings import connect_brokers
 from babelgate.server.live import LiveParts
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -84,14 +85,6 @@ def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
     bindings = connect_brokers(settings, clock)
     key_policy(settings, bindings)
     return router(settings, bindings)
-
-
-def connect_brokers(settings: Settings, clock: Clock) -> dict[str, Binding]:
-    """The binding of each broker, by name; no I/O. Raises ConfigError naming a key of ``brokers``."""
-    return {
-        name: connect(name, broker.url, {**broker.options, "timeout_seconds": broker.timeout_seconds}, clock)
-        for name, broker in settings.brokers.items()
-    }
 
 
 def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
@@ -382,6 +375,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding], sha
         schema=queue.schema_mode,
         schema_on_receive=queue.schema_on_receive and queue.schema_mode != "off",
         redaction=Redaction(queue.redact) if queue.redact else None,
+        encrypt=queue.encrypt,
     )
     parking = None if queue.parking is None else bindings[queue.parking]
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)

@@ -15,7 +15,7 @@ import pytest
 
 from babelgate.brokers.binding import Binding, DeadLetters, Lists, NativeQueue, Outgoing, Peeks, Purges
 from babelgate.brokers.sqlite.binding import connect
-from babelgate.brokers.sqlite.file import SCHEMA, SQL
+from babelgate.brokers.sqlite.file import ENCRYPTED, SQL
 from babelgate.clock import now_ms
 from babelgate.errors import BrokerError, BrokerUnavailable, ConfigError, StorageReadOnly
 from tests.brokers.sqlite.support import Line, opened
@@ -70,7 +70,7 @@ def test_it_implements_what_it_promises(tmp_path: Path) -> None:
 async def test_a_newer_file_is_refused(tmp_path: Path, queue: str) -> None:
     async with opened(tmp_path / "q.db") as binding:
         await Line(binding, queue).publish(b"a")
-    newer = len(SCHEMA) + 1
+    newer = ENCRYPTED + 1
     with closing(sqlite3.connect(tmp_path / "q.db")) as other:
         other.execute(f"PRAGMA user_version = {newer}")
     refused = binding_of(tmp_path / "q.db")

@@ -30,6 +30,7 @@ from babelgate.brokers.bounded import GRACE_SECONDS, OPEN_SECONDS, PING_SECONDS
 from babelgate.brokers.capabilities import MAX_DELAY_SECONDS, MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.options import OptionMap
 from babelgate.brokers.projection import NativeWrite
+from babelgate.brokers.sqlite.bodies import StoredBodies
 from babelgate.brokers.sqlite.file import DatabaseFile
 from babelgate.brokers.sqlite.idempotency import SqliteKeys
 from babelgate.brokers.sqlite.jobs import (
@@ -58,6 +59,7 @@ from babelgate.brokers.sqlite.waiters import Waiters
 from babelgate.brokers.sqlite.writer import UNIT_MESSAGES, Writer, parts
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown, StorageFull
+from babelgate.privacy.ciphers import BodyCipher
 from babelgate.runtime import turns
 
 CAPABILITIES = BrokerCapabilities(
@@ -86,7 +88,7 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Sq
 
 class SqliteBinding:
     """One file. Implements Binding, Peeks, Purges, DeadLetters, DeadStore, Lists, ReportsVersion,
-    KeepsFiles and KeepsKeys.
+    KeepsFiles, KeepsKeys and EncryptsBodies.
 
     A write returns after its commit. It waits for other processes at most the file's ``busy_timeout_seconds`` per
     transaction (BrokerUnavailable), and as a whole at most ``timeout_seconds`` (OutcomeUnknown). A full or read-only
@@ -103,8 +105,12 @@ class SqliteBinding:
         self._file = file
         self._clock = clock
         self._connect_writer = connect_writer or file.connect_writer
+        self._bodies = StoredBodies(self.name)
         self._running: tuple[Writer, Reader, Waiters] | None = None
         self.keys = SqliteKeys(self.name, self._submit)
+
+    def use_body_keys(self, cipher: BodyCipher) -> None:
+        self._bodies.cipher = cipher
 
     @property
     def server_version(self) -> str:
@@ -150,11 +156,11 @@ class SqliteBinding:
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         if len(messages) == 1:
-            return await self._submit(PublishJob(queue.name, messages))
+            return await self._submit(PublishJob(queue.name, messages, encrypt=queue.encrypted))
         cut = parts(messages, [len(message.body) for message in messages])
         if len(cut) == 1:
-            return await self._submit(PublishJob(queue.name, cut[0]))
-        return await send_batches(cut, lambda part: self._submit(PublishJob(queue.name, part)))
+            return await self._submit(PublishJob(queue.name, cut[0], encrypt=queue.encrypted))
+        return await send_batches(cut, lambda part: self._submit(PublishJob(queue.name, part, encrypt=queue.encrypted)))
 
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """The rows that :meth:`publish` would write, from its own job."""
@@ -205,25 +211,27 @@ class SqliteBinding:
 
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
         rows = await self._started()[1].of_queue("peek", queue.name, now=self._clock(), limit=limit)
-        return [Peeked(body, load_headers(headers)) for body, headers in rows]
+        bodies = await self._bodies.read_all(queue.name, [body for body, _ in rows])
+        return [Peeked(body, load_headers(headers)) for body, (_, headers) in zip(bodies, rows, strict=True)]
 
     async def purge(self, queue: NativeQueue) -> int:
         return await self._purged(lambda last_id: PurgeJob(queue.name, last_id=last_id))
 
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         items = ((parse(letter.handle), letter.block) for letter in letters)
-        return await self._all([DeadLetterJob(queue.name, part) for part in parts(items)])
+        return await self._all([DeadLetterJob(queue.name, part, encrypt=queue.encrypted) for part in parts(items)])
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
         after = cursors.decode(cursor)
         rows = await self._started()[1].of_queue("read_dead", queue.name, after=after, limit=limit)
+        bodies = await self._bodies.read_all(queue.name, [body for _, body, _, _ in rows])
         records = [
             DeadRecord(id, body, load_headers(headers))
             if rank == ORDINARY_RANK
             else DeadRecord(id, body, load_headers(headers), rank, 9 - rank)
-            for id, body, headers, rank in rows
+            for (id, _, headers, rank), body in zip(rows, bodies, strict=True)
         ]
         return records, cursors.encode(records[-1].key) if len(records) == limit else None
 
@@ -243,7 +251,8 @@ class SqliteBinding:
         if self._running is None:
             reader = Reader(self._file)
             waiters = Waiters(reader.look, self._sweep, self._clock)
-            self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waiters
+            writer = Writer(self._file, self._clock, self._committed, self._connect_writer, self._bodies)
+            self._running = writer, reader, waiters
         return self._running
 
     def _queued(self, job: WriterJob) -> asyncio.Future[list[Any]]:

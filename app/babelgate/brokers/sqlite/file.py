@@ -25,6 +25,10 @@ APPLICATION_ID = 0x62_62_71_67
 SCHEMA = ("schema_1", "schema_2", "schema_3", "schema_4")
 """The steps from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
 
+ENCRYPTED = 5
+"""The version of a file with encrypted bodies, which programs without encryption refuse. It has the tables of version
+4. The next step of the schema makes version 6."""
+
 WIDEST = 256
 """The most rows that one widened INSERT carries."""
 
@@ -71,6 +75,12 @@ def prove_writable(connection: sqlite3.Connection) -> None:
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version = {max(version, len(SCHEMA))}")
+
+
+def mark_encrypted(connection: sqlite3.Connection) -> None:
+    """Note in the transaction of ``connection`` that the file has encrypted bodies."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < ENCRYPTED:
+        connection.execute(f"PRAGMA user_version = {ENCRYPTED}")
 
 
 @lru_cache(maxsize=64)
@@ -222,7 +232,7 @@ class DatabaseFile:
         key = f"brokers.{self.broker}"
         if tables and owner != APPLICATION_ID:
             raise ConfigError(key=key, reason=f"{self.path} is another program's database")
-        if version > len(SCHEMA):
-            reason = f"{self.path} has schema version {version}, newer than the {len(SCHEMA)} of this program"
+        if version > ENCRYPTED:
+            reason = f"{self.path} has schema version {version}, newer than the {ENCRYPTED} of this program"
             raise ConfigError(key=key, reason=reason)
         return int(version)

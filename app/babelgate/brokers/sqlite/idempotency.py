@@ -45,9 +45,13 @@ class SqliteKeys:
     ) -> Sequence[ClaimResult]:
         """A message and its key share a transaction, usually with others."""
         cut = parts(messages, [len(message.body) for message, _ in messages])
-        return await send_batches(
-            cut, lambda part: self._submit(PublishOnceJob(queue.name, part, terms=terms, broker=self._broker))
-        )
+        return await send_batches(cut, lambda part: self._once(queue, part, terms))
+
+    def _once(
+        self, queue: NativeQueue, part: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
+    ) -> Awaitable[list[Any]]:
+        job = PublishOnceJob(queue.name, part, terms=terms, broker=self._broker, encrypt=queue.encrypted)
+        return self._submit(job)
 
     async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """One transaction, or one for each UNIT_MESSAGES."""
@@ -160,7 +164,7 @@ class PublishOnceJob(_ClaimingJob):
         for job in jobs:
             job.results = job.claim(tx, [claim for _, claim in job.items])
             granted = [item[0] for item, result in zip(job.items, job.results, strict=True) if result is None]
-            writing.append(PublishJob(job.queue, granted))
+            writing.append(PublishJob(job.queue, granted, encrypt=job.encrypt))
         PublishJob.run(tx, writing)
 
 

@@ -15,10 +15,13 @@ from math import ceil
 from typing import Any, ClassVar, Self
 
 import msgspec
+from msgspec.structs import replace as with_fields
 
 from babelgate.brokers.binding import NO_HEADERS, Delivery, Outgoing
-from babelgate.brokers.sqlite.file import SQL, WIDEST, prove_writable, widened
+from babelgate.brokers.sqlite.bodies import StoredBodies
+from babelgate.brokers.sqlite.file import SQL, WIDEST, mark_encrypted, prove_writable, widened
 from babelgate.errors import BabelgateError
+from babelgate.privacy.ciphers import BodyUnreadable
 from babelgate.runtime.cache import Cache
 
 PROMOTED_AT_ONCE = 500
@@ -67,6 +70,7 @@ class Transaction:
     connection: sqlite3.Connection
     now: int
     queue_ids: Cache[str, int]
+    bodies: StoredBodies
     ready: set[str] = field(default_factory=set)
     due: int | None = None
     settled: int = 0
@@ -111,6 +115,12 @@ class Transaction:
         self.due = at if self.due is None else min(self.due, at)
         return at
 
+    def stored(self, queue: str, body: bytes, encrypt: bool) -> bytes:
+        """``body`` as it is stored. With ``encrypt`` the file is one that older programs refuse."""
+        if encrypt:
+            mark_encrypted(self.connection)
+        return self.bodies.written(queue, body, encrypt)
+
     def promote(self) -> None:
         """Make ready the messages whose delay is over, and those with an expired lease, which counts as a failure."""
         cutoff = self.value("due_cutoff", self.now, PROMOTED_AT_ONCE)
@@ -125,6 +135,7 @@ class WriterJob:
     """A request to the writer: ``items`` of one ``queue``, and one result per item once the transaction has committed.
 
     ``error``: the whole job failed. ``size`` is the number of messages it may touch, ``weight`` the bytes it writes.
+    ``encrypt``: the bodies that it writes.
     """
 
     queue: str
@@ -132,6 +143,7 @@ class WriterJob:
     results: list[Any] = field(default_factory=list)
     error: BabelgateError | None = None
     future: asyncio.Future[list[Any]] | None = None
+    encrypt: bool = False
 
     adds: ClassVar[bool] = False
     """Whether it stores something new, which may not use the last of the disk."""
@@ -173,6 +185,9 @@ class PublishJob(WriterJob):
         for job in jobs:
             queued = by_queue.setdefault(job.queue, ([], [], []))
             for message in job.items:
+                stored = tx.stored(job.queue, message.body, job.encrypt)
+                if stored is not message.body:
+                    message = with_fields(message, body=stored)
                 is_plain = message.priority is None and message.carried is None
                 queued[
                     1 if message.delay_seconds > 0 else 0 if is_plain or rank_of(message) == ORDINARY_RANK else 2
@@ -232,6 +247,16 @@ class ReserveJob(WriterJob):
     def _reserve(self, tx: Transaction) -> list[Delivery]:
         queue_id = tx.queue_id(self.queue)
         rows = [] if queue_id is None else tx.run("next_ready", queue_id, self.limit).fetchall()
+        bodies = []
+        for row in rows:
+            try:
+                bodies.append(tx.bodies.read(self.queue, row[1]))
+            except BodyUnreadable as error:
+                # It keeps its place, and the next messages wait behind it, as long as its key is missing.
+                if not bodies:
+                    self.error = error
+                break
+        rows = rows[: len(bodies)]
         if not rows:
             return []
         last, rank = rows[-1][0], rows[-1][5]
@@ -250,7 +275,7 @@ class ReserveJob(WriterJob):
                 redelivered=redelivered > 0,
                 expired=redelivered == _EXPIRED,
             )
-            for id, body, headers, failures, redelivered, _ in rows
+            for (id, _, headers, failures, redelivered, _), body in zip(rows, bodies, strict=True)
         ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.projection import NativeWrite
+from babelgate.brokers.sqlite.bodies import StoredBodies
 from babelgate.brokers.sqlite.file import SQL, create_schema
 from babelgate.brokers.sqlite.jobs import PublishJob, Transaction
 from babelgate.runtime.cache import PLAIN_BYTES, Cache
@@ -17,10 +18,12 @@ _ASSIGNED = ("id", "queue_id", "published_at", "until")
 
 
 def projection(queue: str, message: Outgoing, now: int) -> list[NativeWrite]:
-    """The rows of ``message``, published to ``queue`` at ``now`` (Unix ms). The body is the column of that name."""
+    """The rows of ``message``, published to ``queue`` at ``now`` (Unix ms). The body is the column of that name,
+    before it is encrypted."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         create_schema(connection)
-        PublishJob.run(Transaction(connection, now, Cache(PLAIN_BYTES * 2)), [PublishJob(queue, [message])])
+        tx = Transaction(connection, now, Cache(PLAIN_BYTES * 2), StoredBodies(""))
+        PublishJob.run(tx, [PublishJob(queue, [message])])
         connection.row_factory = sqlite3.Row
         return [
             _write(table, row) for table in _TABLES for row in connection.execute(SQL[f"written_{table}"]).fetchall()

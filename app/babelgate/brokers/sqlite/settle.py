@@ -11,6 +11,7 @@ from typing import Any, Self
 from babelgate.brokers.sqlite.jobs import SweepJob, Transaction, WriterJob
 from babelgate.envelope import dead_letter_record
 from babelgate.errors import LeaseLost
+from babelgate.privacy.ciphers import is_encrypted
 
 SETTLED_FOR_MS = 60_000
 """How long after a settle, and at least until the lease's deadline, a repeated settle succeeds."""
@@ -123,7 +124,9 @@ class DeadLetterJob(LeaseJob):
             for (id, nonce), block in job.items:
                 if leased.get(id) == nonce and id in stored:
                     body, headers, rank = stored.pop(id)
-                    rows += (tx.queue_id(job.queue), tx.now, dead_letter_record(body, block), headers, rank)
+                    record = dead_letter_record(tx.bodies.read(job.queue, body), block)
+                    record = tx.stored(job.queue, record, job.encrypt or is_encrypted(body))
+                    rows += (tx.queue_id(job.queue), tx.now, record, headers, rank)
         tx.insert("add_dead", 5, rows)
         cls.finish(tx, jobs, leased, dead=True)
 

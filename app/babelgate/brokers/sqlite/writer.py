@@ -19,6 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from babelgate.brokers.batching import batches
+from babelgate.brokers.sqlite.bodies import StoredBodies
 from babelgate.brokers.sqlite.errors import primary_code, translated
 from babelgate.brokers.sqlite.file import DatabaseFile
 from babelgate.brokers.sqlite.jobs import Transaction, WriterJob
@@ -54,9 +55,15 @@ class Writer:
     """Runs jobs on its own connection. ``connect`` opens it, in the thread (a seam: ``file.connect_writer``)."""
 
     def __init__(
-        self, file: DatabaseFile, clock: Clock, committed: Committed, connect: Callable[[], sqlite3.Connection]
+        self,
+        file: DatabaseFile,
+        clock: Clock,
+        committed: Committed,
+        connect: Callable[[], sqlite3.Connection],
+        bodies: StoredBodies,
     ) -> None:
         self._file = file
+        self._bodies = bodies
         self._clock = clock
         self._committed = committed
         self._connect = connect
@@ -153,7 +160,7 @@ class Writer:
     def _work(self, connection: sqlite3.Connection, jobs: list[WriterJob]) -> list[WriterJob]:
         """Run and commit ``jobs`` as far as the time allows; return the others."""
         units = _units(jobs)
-        tx = Transaction(connection, self._clock(), self._queue_ids)
+        tx = Transaction(connection, self._clock(), self._queue_ids, self._bodies)
         started = time.monotonic()
         done: list[WriterJob] = []
         try:
@@ -173,7 +180,7 @@ class Writer:
         try:
             self._roll_back()
             self._file.begin(connection)
-            tx = Transaction(connection, self._clock(), self._queue_ids)
+            tx = Transaction(connection, self._clock(), self._queue_ids, self._bodies)
             for job in jobs:
                 pieces = job.pieces()
                 for piece in pieces:
