@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from base64 import b64encode
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+import yaml
 
 from tests.harness import program
 from tests.harness.gateway import GatewayProcess, gateway
@@ -201,7 +203,17 @@ def test_a_gateway_without_the_key_loses_nothing(tmp_path: Path) -> None:
             answer = client.get(path)
             assert (answer.status_code, answer.json()["code"]) == (503, "body_unreadable"), answer.text
             assert "'2026'" in answer.json()["detail"]
-    both = config(tmp_path) | {"body_keys": [*other["body_keys"], *KEYS]}
-    with gateway(tmp_path, both) as process, process.client() as client:
+        # The key comes back by a reload, with which the queue is no longer encrypted.
+        file = tmp_path / "babelgate.yaml"
+        settings = yaml.safe_load(file.read_text())
+        settings["body_keys"] += KEYS
+        settings["queues"][QUEUE] |= {"encrypt": False, "redact": []}
+        file.write_text(yaml.safe_dump(settings))
+        os.kill(process.pid, signal.SIGHUP)
+        wait_for(lambda: "configuration loaded" in process.log_text())
         assert receive(client)["attempts"] == 0
         assert client.get(f"/queues/{QUEUE}/dead-letters").raise_for_status().json()["dead_letters"] == []
+        publish(client)
+        (seen_now,) = client.get(f"/queues/{QUEUE}/messages:peek").raise_for_status().json()["messages"]
+        assert seen_now["envelope"]["data"] == DATA
+    assert [name for name in found_in(files(tmp_path), ENCRYPTED) if name.startswith("babelgate.db")]

@@ -11,7 +11,9 @@ from babelgate.config.sections import AuthSettings, BrokerSettings
 from babelgate.config.settings import Settings
 from babelgate.masking import MASK, mask_text
 
-RELOADED = frozenset({"brokers", "queues", "default", "auth", "rate_limits", "schemas", "cors", "push", "log_level"})
+RELOADED = frozenset(
+    {"brokers", "queues", "default", "auth", "body_keys", "rate_limits", "schemas", "cors", "push", "log_level"}
+)
 """The sections that a reload applies. Any other change needs a restart, and so do those of :func:`needs_restart`."""
 
 _SHOWN_OF_BROKERS = frozenset({"required", "timeout_seconds"})

@@ -45,7 +45,7 @@ from babelgate.gateway.model import (
 from babelgate.gateway.names import check_queue_name
 from babelgate.gateway.overview import count_purge, noted_purge
 from babelgate.gateway.queue_runtime import QueueRuntime
-from babelgate.gateway.redacted_edits import as_shown, with_values
+from babelgate.gateway.redacting import as_shown, with_values
 from babelgate.gateway.redrive import (
     EDITED,
     FORCED,

@@ -18,7 +18,7 @@ from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, Queue
 from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
 from babelgate.jsontext import is_encodable, pointer
-from babelgate.privacy.redaction import EVERYTHING, Redaction
+from babelgate.privacy.redaction import Redaction
 from babelgate.runtime.cache import Cache
 
 SchemaMode = Literal["off", "warn", "enforce"]
@@ -383,13 +383,6 @@ class Router:
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""
         return list(self._exact)
-
-
-def redaction_of(router: Router, queue: str | None) -> Redaction | None:
-    """What the journal redacts of the bodies of ``queue``. Everything, where bodies are encrypted at rest, and of a
-    queue without a route."""
-    rule = None if queue is None else router.rule(queue)
-    return EVERYTHING if rule is None or rule.policy.encrypt else rule.policy.redaction
 
 
 def _form(rule: Rule) -> Template | None:

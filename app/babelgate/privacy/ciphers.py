@@ -52,6 +52,11 @@ class BodyCipher:
             self._first = self._ciphers[id]
             self._head = MARK + bytes((_ENCRYPTED, len(id))) + id
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether it can encrypt."""
+        return bool(self._ciphers)
+
     def encrypted(self, body: bytes, context: str) -> bytes:
         """``body``, encrypted; it is decrypted with the same ``context`` only. Needs a key."""
         nonce = os.urandom(_NONCE_BYTES)

@@ -33,10 +33,11 @@ from babelgate.runtime.background import BackgroundTasks
 from babelgate.schemas.job_schemas import JobSchemas
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, rate_limits
 from babelgate.server.auditing import audit_keys, fingerprint
+from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
 from babelgate.server.lifecycle import SEVERAL_WORKERS
 from babelgate.server.live import LiveParts
-from babelgate.server.wiring import connect_brokers, job_schemas, push_targets, router
+from babelgate.server.wiring import job_schemas, push_targets, router
 
 CLOSE_LOOK_SECONDS = 5.0
 """How often a process looks whether a removed broker has nothing more of queues that have moved away."""
@@ -166,6 +167,7 @@ class Reload:
         live.gateway.tracing.add_brokers(
             {name: (live.systems[name], broker.masked_url) for name, broker in new.settings.brokers.items()}
         )
+        encrypting(new.settings, new.parts.bindings)
         switched = switch(live.gateway, new.parts, new.queues, new.down)
         live.api.cors = live.shedder.cors = new.cors
         live.api.accepting = new.accepting

@@ -45,9 +45,10 @@ from babelgate.gateway.history import History, Journaled
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
 from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import Pauses
+from babelgate.gateway.redacting import redaction_of
 from babelgate.gateway.replicas import Identity, Replicas
 from babelgate.gateway.route_checks import check
-from babelgate.gateway.routing import Policy, Router, Rule, redaction_of
+from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.http.api import Handler, create_api
 from babelgate.http.audited import HttpAudit
 from babelgate.http.auth import Auth

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from babelgate.errors import BrokerUnavailable
 from babelgate.privacy.ciphers import BodyCipher, is_encrypted, plain
 from babelgate.runtime import turns
 
@@ -20,8 +21,13 @@ class StoredBodies:
         self._broker = broker
 
     def written(self, queue: str, body: bytes, encrypt: bool) -> bytes:
-        """``body`` as it is stored. ``encrypt`` needs a key."""
-        return self.cipher.encrypted(body, queue) if encrypt else plain(body)
+        """``body`` as it is stored. Raises BrokerUnavailable where it cannot be encrypted."""
+        if not encrypt:
+            return plain(body)
+        cipher = self.cipher
+        if not cipher.has_keys:
+            raise BrokerUnavailable(self._broker, "body_keys has no key any more")
+        return cipher.encrypted(body, queue)
 
     def read(self, queue: str, stored: bytes) -> bytes:
         """The body. Raises BodyUnreadable."""

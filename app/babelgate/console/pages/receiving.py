@@ -17,7 +17,7 @@ from babelgate.console.visits import Visit
 from babelgate.errors import InvalidParameter
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import Message
-from babelgate.gateway.redacted_edits import as_shown
+from babelgate.gateway.redacting import as_shown
 from babelgate.http.consume import settlement_of
 from babelgate.http.publish_parameters import given
 from babelgate.http.schemas import ReceiveRequest, SettleRequest, from_body, from_query

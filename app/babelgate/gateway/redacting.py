@@ -1,13 +1,20 @@
-"""Edits of dead letters by people who have not seen what is redacted."""
+"""What is redacted of the messages of a queue, and edits of dead letters by people who have not seen it."""
 
 from __future__ import annotations
 
 from babelgate.errors import EnvelopeError, Problem
 from babelgate.gateway.dead_letters import Letter
-from babelgate.gateway.routing import Route
-from babelgate.privacy.redaction import MARKER
+from babelgate.gateway.routing import Route, Router
+from babelgate.privacy.redaction import EVERYTHING, MARKER, Redaction
 
 _DETAIL = f"The dead letter has no value here that {MARKER} could stand for: write one."
+
+
+def redaction_of(router: Router, queue: str | None) -> Redaction | None:
+    """What the journal redacts of the bodies of ``queue``. Everything, where bodies are encrypted at rest, and of a
+    queue without a route."""
+    rule = None if queue is None else router.rule(queue)
+    return EVERYTHING if rule is None or rule.policy.encrypt else rule.policy.redaction
 
 
 def with_values(body: bytes, letter: Letter, route: Route) -> bytes:
