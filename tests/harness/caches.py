@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from babelgate.brokers.binding import QueueStats
 from babelgate.brokers.kafka.admin import Topic
 from babelgate.brokers.kafka.emptiness import Progress
-from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.kafka.url import KafkaQueue
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.brokers.sqlite.file import WIDEST
 from babelgate.brokers.sqs.settle import ReceiptHandle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ async def finished(future: asyncio.Future[Any], seconds: float) -> bool:
 async def within(
     seconds: float,
     broker: str,
-    call: Coroutine[Any, Any, Result],
+    call: Awaitable[Result],
     late: Callable[[str, str], BrokerError] = BrokerUnavailable,
 ) -> Result:
     """The result of ``call``, or its error. Raises ``late`` when it has none within ``seconds``.

@@ -13,8 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from babelgate.brokers.kafka.binding import KafkaBinding, connect
-from babelgate.brokers.kafka.options import KafkaQueue, queue_of
-from babelgate.brokers.kafka.url import GROUP
+from babelgate.brokers.kafka.url import GROUP, KafkaQueue, queue_of
 from babelgate.brokers.projection import NativeHeader, NativeWrite
 from babelgate.clock import now_ms
 from tests.brokers.kafka.server import KafkaServer, kafka

@@ -15,10 +15,10 @@ from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.kafka import admin
 from babelgate.brokers.kafka.admin import KafkaAdmin
 from babelgate.brokers.kafka.binding import KafkaBinding
-from babelgate.brokers.kafka.committed import Position
 from babelgate.brokers.kafka.consumer_thread import resumed
-from babelgate.brokers.kafka.ends import LogEnds
+from babelgate.brokers.kafka.emptiness import LogEnds
 from babelgate.brokers.kafka.membership import generation_of
+from babelgate.brokers.kafka.reader import Position
 from babelgate.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
 from tests.brokers.kafka.harness import STANDARD, binding, create, limit_bytes, read, set_topic, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka

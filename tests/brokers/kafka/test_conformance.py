@@ -14,8 +14,8 @@ from babelgate.brokers.binding import LastFailure, Outgoing
 from babelgate.brokers.kafka.binding import KafkaBinding
 from babelgate.brokers.kafka.message import CarriedRecord, Written
 from babelgate.brokers.kafka.message import read as read_record
-from babelgate.brokers.kafka.options import RETRY_DELAYS_SECONDS, queue_of
 from babelgate.brokers.kafka.publish import written_of
+from babelgate.brokers.kafka.url import RETRY_DELAYS_SECONDS, queue_of
 from babelgate.clock import now_ms
 from babelgate.errors import UnsupportedByBroker
 from babelgate.gateway.routing import Policy, Route

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.kafka.admin import Topic
 from babelgate.brokers.kafka.binding import KafkaBinding
-from babelgate.brokers.kafka.removed import OffsetSet, RememberedTopics, RemovedLetters
+from babelgate.brokers.kafka.dead_letters import OffsetSet, RememberedTopics, RemovedLetters
 from tests.brokers.kafka.harness import STANDARD, settings
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.world import until

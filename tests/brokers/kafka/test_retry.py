@@ -14,9 +14,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.kafka.admin import ADDED_BYTES
 from babelgate.brokers.kafka.binding import KafkaBinding
-from babelgate.brokers.kafka.options import KafkaQueue
 from babelgate.brokers.kafka.retry import GROUP
-from babelgate.brokers.kafka.url import settings_of
+from babelgate.brokers.kafka.url import KafkaQueue, settings_of
 from babelgate.clock import now_ms, steady_ms
 from babelgate.errors import BodyTooLarge, BrokerRejected
 from tests.brokers.kafka.harness import binding, create, limit_bytes, read, settings, write

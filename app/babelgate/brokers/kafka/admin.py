@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from babelgate.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.errors import translating
-from babelgate.brokers.kafka.committed import OFFSETS, CommittedOffsets, Position
 from babelgate.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
-from babelgate.brokers.kafka.options import DEAD_SUFFIX, KafkaQueue
+from babelgate.brokers.kafka.reader import OFFSETS, CommittedOffsets, Position
+from babelgate.brokers.kafka.url import DEAD_SUFFIX, KafkaQueue
 from babelgate.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from babelgate.runtime.cache import Cache
 
@@ -64,10 +64,7 @@ class KafkaAdmin:
         self.broker = broker
         self.timeout_seconds = timeout_seconds
         self._settings = dict(client) | {
-            "log_level": 0,
             "socket.timeout.ms": max(int(timeout_seconds * 1000), 1000),
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.fast.interval.ms": 100,
             "error_cb": self._failed,
         }
@@ -199,6 +196,22 @@ class KafkaAdmin:
             await asyncio.sleep(_FLUSHED)
             await self.all_names()
 
+    async def bounds(
+        self, group: str, positions: Sequence[Position]
+    ) -> tuple[dict[Position, tuple[int, int]], dict[Position, tuple[int, str]]]:
+        """Per partition the first offset that ``group`` has not committed, and the end; and the commits."""
+        ends, starts, committed = await asyncio.gather(
+            self.offsets(positions, latest=True),
+            self.offsets(positions, latest=False),
+            self.commits.of(group, positions),
+        )
+        bounds = {
+            each: (max(starts[each], committed.get(each, (0, ""))[0]), ends[each])
+            for each in positions
+            if each in starts and each in ends
+        }
+        return bounds, committed
+
     async def delete_before(self, offsets: Mapping[Position, int]) -> None:
         """Remove the records before these offsets. Raises the error of the first partition that refuses."""
         asked = self._admin.delete_records(
@@ -312,12 +325,12 @@ class KafkaAdmin:
         futures = [asyncio.wrap_future(each) for each in asked.values()]
         call = asyncio.gather(*futures, return_exceptions=True)
         answers = await within(
-            self.timeout_seconds, self.broker, _awaited(call), OutcomeUnknown if written else BrokerUnavailable
+            self.timeout_seconds, self.broker, call, OutcomeUnknown if written else BrokerUnavailable
         )
         return list(zip(asked, answers, strict=True))
 
     async def _raw(self, future: Future[Any], seconds: float) -> Any:
-        return await within(seconds, self.broker, _awaited(asyncio.wrap_future(future)))
+        return await within(seconds, self.broker, asyncio.wrap_future(future))
 
     async def _answer(self, future: Future[Any], seconds: float) -> Any:
         with translating(translate, self.broker):
@@ -340,10 +353,6 @@ def kept_ms(settings: Mapping[str, str]) -> int | None:
 def deletes(settings: Mapping[str, str]) -> bool:
     """Whether a topic with these settings deletes old records, and not only those that were replaced."""
     return "delete" in settings.get("cleanup.policy", "delete")
-
-
-async def _awaited(future: asyncio.Future[Any]) -> Any:
-    return await future
 
 
 def _parent(name: str) -> str:

@@ -7,7 +7,7 @@ of its messages and commits the settled ones. https://kafka.apache.org/documenta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,17 +15,15 @@ from babelgate.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome
 from babelgate.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
 from babelgate.brokers.capabilities import MAX_LEASE_SECONDS, BrokerCapabilities
 from babelgate.brokers.header_rules import HeaderRules
-from babelgate.brokers.kafka.admin import KafkaAdmin
+from babelgate.brokers.kafka.admin import KafkaAdmin, deletes, kept_ms
 from babelgate.brokers.kafka.consumer import GroupConsumer
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
 from babelgate.brokers.kafka.inspect import KafkaInspector
 from babelgate.brokers.kafka.message import CarriedRecord, projected
-from babelgate.brokers.kafka.options import KafkaQueue, queue_of
 from babelgate.brokers.kafka.publish import COPY_SECONDS, KafkaProducer, KafkaPublisher, written_of
 from babelgate.brokers.kafka.reader import KafkaReader
 from babelgate.brokers.kafka.retry import KafkaReinjector
-from babelgate.brokers.kafka.url import KafkaSettings, settings_of
-from babelgate.brokers.kafka.warnings import queue_warnings
+from babelgate.brokers.kafka.url import KafkaQueue, KafkaSettings, queue_of, settings_of
 from babelgate.brokers.options import timeout_of
 from babelgate.brokers.projection import NativeWrite
 from babelgate.clock import Clock, steady_ms
@@ -91,7 +89,7 @@ class KafkaBinding:
         return self._reinjector.moved
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
-        """See :func:`babelgate.brokers.kafka.options.queue_of`."""
+        """See :func:`babelgate.brokers.kafka.url.queue_of`."""
         queue = queue_of(name, options)
         return NativeQueue(queue.name, queue, queue.dead, traced=partial(_traced, self._group))
 
@@ -120,7 +118,7 @@ class KafkaBinding:
         loop = asyncio.get_running_loop()
         until = loop.time() + OPEN_SECONDS - 0.5
         await self._admin.probe(until - loop.time())
-        await self._admin.commits.find_coordinator(self._group, until - loop.time())
+        await self._admin.commits.is_answered(self._group, until - loop.time())
 
     async def close(self) -> None:
         """Leave the groups: other members get the partitions, with all that was not acked."""
@@ -140,7 +138,7 @@ class KafkaBinding:
     async def queue_warnings(self, queue: NativeQueue, kept_seconds: float) -> Sequence[str]:
         """Of the topic, its retry tiers and its dead letters. A retention is warned of below ``kept_seconds`` only, as
         Kafka deletes records after seven days by default."""
-        return await within(WARNINGS_SECONDS, self.name, queue_warnings(self._admin, _queue(queue), kept_seconds))
+        return await within(WARNINGS_SECONDS, self.name, _queue_warnings(self._admin, _queue(queue), kept_seconds))
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write to the topic, or to the smallest retry tier that is long enough; confirmed by all replicas in sync."""
@@ -229,3 +227,39 @@ class KafkaBinding:
 
     def _tier_used(self, queue: KafkaQueue) -> None:
         self._reinjector.watch(queue, again=True)
+
+
+async def _queue_warnings(admin: KafkaAdmin, queue: KafkaQueue, kept_seconds: float) -> list[str]:
+    """Sentences about the topic of ``queue``, its retry tiers and its dead letters, as far as they exist and their
+    settings may be read. The publishes that follow use what was read, too."""
+    names = queue.name, *queue.tiers, queue.dead
+    admin.forget(queue.name)
+    settings = await admin.settings_of(*names)
+    found: list[str] = []
+    if queue.name in settings:
+        found += _of_replicas(queue.name, await admin.copies(queue.name), settings[queue.name])
+    for name in names:
+        if name in settings:
+            found += _of_retention(name, settings[name], kept_seconds)
+    return found
+
+
+def _of_replicas(name: str, copies: int, settings: Mapping[str, str]) -> Iterator[str]:
+    if copies == 1:
+        yield f"The topic {name} has one replica: the loss of one broker loses its messages."
+    elif settings.get("min.insync.replicas") == "1":
+        yield f"The topic {name} has min.insync.replicas=1: a message may be confirmed by one broker alone."
+    if "compact" in settings.get("cleanup.policy", ""):
+        yield f"The topic {name} is compacted: a message replaces the ones before with its key."
+
+
+def _of_retention(name: str, settings: Mapping[str, str], kept_seconds: float) -> Iterator[str]:
+    kept = kept_ms(settings)
+    if kept is not None and kept < kept_seconds * 1000:
+        yield (
+            f"The topic {name} deletes messages after {kept / 1000:g} s (retention.ms), consumed or not: "
+            f"they may have to wait there for {kept_seconds:g} s."
+        )
+    size = int(settings.get("retention.bytes", -1))
+    if size >= 0 and deletes(settings):
+        yield f"The topic {name} deletes its oldest messages beyond {size} bytes (retention.bytes), consumed or not."

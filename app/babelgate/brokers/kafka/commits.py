@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from confluent_kafka import KafkaError
 
 from babelgate.brokers.binding import Outcome
-from babelgate.brokers.kafka.committed import Position
 from babelgate.brokers.kafka.consumer_thread import ConsumerThread
 from babelgate.brokers.kafka.errors import translate
 from babelgate.brokers.kafka.partitions import Partition, TopicInUse
+from babelgate.brokers.kafka.reader import Position
 from babelgate.errors import BrokerUnavailable, OutcomeUnknown
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger

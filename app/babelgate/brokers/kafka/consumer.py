@@ -15,15 +15,13 @@ from babelgate.brokers.binding import Delivery, Outcome
 from babelgate.brokers.bounded import signalled, within
 from babelgate.brokers.kafka.admin import KafkaAdmin
 from babelgate.brokers.kafka.commits import AckCommit, Committer
-from babelgate.brokers.kafka.committed import Position
 from babelgate.brokers.kafka.consumer_thread import MOST_READY, ConsumerThread, client_settings
 from babelgate.brokers.kafka.emptiness import Emptiness
 from babelgate.brokers.kafka.membership import ABSENT_SECONDS, ENDS_MEMBERS, Failure, failure_of, guard
 from babelgate.brokers.kafka.message import delivery_of
-from babelgate.brokers.kafka.options import KafkaQueue
 from babelgate.brokers.kafka.partitions import HIDING_SECONDS, LINGER_SECONDS, Partition, TopicInUse
-from babelgate.brokers.kafka.reader import KafkaReader
-from babelgate.brokers.kafka.url import KafkaSettings
+from babelgate.brokers.kafka.reader import KafkaReader, Position
+from babelgate.brokers.kafka.url import KafkaQueue, KafkaSettings
 from babelgate.errors import LeaseLost
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger

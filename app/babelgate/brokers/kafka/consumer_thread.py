@@ -16,9 +16,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from babelgate.brokers.kafka.committed import Position
 from babelgate.brokers.kafka.errors import error_of
 from babelgate.brokers.kafka.membership import STATISTICS_MS, Membership, generation_of
+from babelgate.brokers.kafka.reader import Position
 from babelgate.brokers.kafka.url import KafkaSettings
 
 MOST_READY = 1_000
@@ -292,12 +292,9 @@ def client_settings(settings: KafkaSettings, timeout_seconds: float) -> dict[str
         # With the default, a second, a partition that is read fast comes in steps of MOST_READY.
         "fetch.queue.backoff.ms": 5,
         "socket.timeout.ms": max(int(timeout_seconds * 1000), 1000),
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 500,
         # A member that lost the answer about its topics asks again after this time, and joins no earlier.
         "topic.metadata.refresh.interval.ms": 5_000,
         "statistics.interval.ms": STATISTICS_MS,
-        "log_level": 0,
     }
     if settings.group_protocol == "classic":
         # The SDKs of BabelQueue have no other assignor.

@@ -8,13 +8,12 @@ from operator import itemgetter
 
 from babelgate.brokers.binding import Peeked, QueueStats
 from babelgate.brokers.kafka.admin import KafkaAdmin
-from babelgate.brokers.kafka.committed import Position
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
 from babelgate.brokers.kafka.message import KafkaRecord, read
-from babelgate.brokers.kafka.options import KafkaQueue
 from babelgate.brokers.kafka.partitions import AckedOffsets
-from babelgate.brokers.kafka.reader import KafkaReader
+from babelgate.brokers.kafka.reader import KafkaReader, Position
 from babelgate.brokers.kafka.retry import GROUP as RETRY_GROUP
+from babelgate.brokers.kafka.url import KafkaQueue
 from babelgate.clock import Clock
 
 Leased = Callable[[KafkaQueue], Mapping[int, Collection[int]]]
@@ -70,7 +69,7 @@ class KafkaInspector:
         times = [at for at in oldest if at is not None]
         return QueueStats(
             depth=sum(map(len, ranges.values())),
-            in_flight=self._in_flight(queue),
+            in_flight=sum(map(len, self._leased(queue).values())),
             delayed=_count(tiers),
             dead=dead,
             oldest_age_seconds=max(self._clock() - min(times), 0) / 1000 if times else None,
@@ -102,11 +101,8 @@ class KafkaInspector:
         count = sum(map(len, ranges.values())) + _count(tiers)
         return count, {number: left.end for (_, number), left in ranges.items()}
 
-    def _in_flight(self, queue: KafkaQueue) -> int:
-        return sum(map(len, self._leased(queue).values()))
-
     async def _ranges(self, queue: KafkaQueue) -> dict[Position, _Range]:
-        bounds, committed = await self._bounds(self._group, [queue.name])
+        bounds, committed = await self._admin.bounds(self._group, await self._admin.positions(queue.name))
         leased = self._leased(queue)
         return {
             position: _Range(
@@ -117,25 +113,8 @@ class KafkaInspector:
 
     async def _waiting(self, queue: KafkaQueue) -> dict[Position, tuple[int, int]]:
         """The offsets of the retry tiers that are not moved back yet."""
-        bounds, _ = await self._bounds(RETRY_GROUP, queue.tiers)
+        bounds, _ = await self._admin.bounds(RETRY_GROUP, await self._admin.positions(*queue.tiers))
         return {position: (start, max(start, end)) for position, (start, end) in bounds.items()}
-
-    async def _bounds(
-        self, group: str, topics: Collection[str]
-    ) -> tuple[dict[Position, tuple[int, int]], dict[Position, tuple[int, str]]]:
-        """Per partition the first offset that the group has not committed, and the end; and the commits."""
-        positions = await self._admin.positions(*topics)
-        ends, starts, committed = await asyncio.gather(
-            self._admin.offsets(positions, latest=True),
-            self._admin.offsets(positions, latest=False),
-            self._admin.commits.of(group, positions),
-        )
-        bounds = {
-            each: (max(starts[each], committed.get(each, (0, ""))[0]), ends[each])
-            for each in positions
-            if each in starts and each in ends
-        }
-        return bounds, committed
 
     async def _oldest(self, position: Position, left: _Range) -> int | None:
         first = left.first()

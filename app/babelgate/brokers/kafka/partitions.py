@@ -12,9 +12,10 @@ from base64 import b64decode, b64encode
 from binascii import Error as InvalidBase64
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
-from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.kafka.url import KafkaQueue
 
 LINGER_SECONDS = 1.0
 """How long a topic without waiters and leases stays subscribed. Then other members get its partitions."""
@@ -30,57 +31,43 @@ ones."""
 
 
 class AckedOffsets:
-    """The offsets acked behind the committed one, as bits."""
+    """The offsets acked behind the committed one, as the bits of a number."""
 
     def __init__(self, offset: int = 0, metadata: str | None = None) -> None:
         """What a commit of ``offset`` with ``metadata`` records; of another program's metadata: nothing."""
         self._origin = offset & ~7
-        self._bits = bytearray()
+        self._bits = 0
         if metadata and metadata.startswith(_VERSION):
-            try:
-                self._bits = bytearray(b64decode(metadata.removeprefix(_VERSION), validate=True))
-            except InvalidBase64:
-                self._bits = bytearray()
+            with suppress(InvalidBase64):
+                self._bits = int.from_bytes(b64decode(metadata.removeprefix(_VERSION), validate=True), "little")
 
     def __contains__(self, offset: int) -> bool:
-        index = offset - self._origin
-        return 0 <= index < 8 * len(self._bits) and bool(self._bits[index >> 3] >> (index & 7) & 1)
+        return offset >= self._origin and bool(self._bits >> offset - self._origin & 1)
 
     def add(self, offset: int) -> None:
         """Record an offset, which is not before the last one of :meth:`metadata`."""
-        index = offset - self._origin
-        missing = (index >> 3) + 1 - len(self._bits)
-        if missing > 0:
-            self._bits.extend(bytes(missing))
-        self._bits[index >> 3] |= 1 << (index & 7)
+        self._bits |= 1 << offset - self._origin
 
     def remove(self, offset: int) -> None:
         """Undo :meth:`add`."""
-        index = offset - self._origin
-        if 0 <= index < 8 * len(self._bits):
-            self._bits[index >> 3] &= ~(1 << (index & 7))
+        if offset in self:
+            self._bits ^= 1 << offset - self._origin
 
     def forget_before(self, offset: int) -> None:
         """Drop the bits of offsets before ``offset``, but for those that share its byte."""
-        count = (offset >> 3) - (self._origin >> 3)
-        del self._bits[:count]
-        self._origin += 8 * count
+        self._bits >>= (offset & ~7) - self._origin
+        self._origin = offset & ~7
 
     def metadata(self, offset: int, padding: int = 0) -> str:
         """The metadata of a commit of ``offset``; empty if nothing behind it is acked. ``padding``: the number of bytes
         without a bit behind the last one with any, which makes commits distinct that record the same."""
-        kept = bytearray(self._bits[(offset >> 3) - (self._origin >> 3) :])
-        if kept:
-            kept[0] &= 0xFF << (offset & 7) & 0xFF
-        stripped = bytes(kept).rstrip(b"\0") + bytes(padding)
-        return _VERSION + b64encode(stripped).decode() if stripped else ""
+        bits = self._bits >> offset - self._origin << (offset & 7)
+        size = (bits.bit_length() + 7) // 8 + padding
+        return _VERSION + b64encode(bits.to_bytes(size, "little")).decode() if size else ""
 
     def count_from(self, offset: int) -> int:
         """The number of acked offsets from ``offset``."""
-        kept = bytearray(self._bits[max((offset >> 3) - (self._origin >> 3), 0) :])
-        if kept:
-            kept[0] &= 0xFF << (offset & 7) & 0xFF
-        return int.from_bytes(kept, "little").bit_count()
+        return (self._bits >> max(offset - self._origin, 0)).bit_count()
 
 
 class Partition:
@@ -115,8 +102,8 @@ class Partition:
 
     def arrive(self, offset: int, record: Any) -> bool:
         """Take a record from the broker; return whether it is ready: it was not acked, and has not come before."""
-        if not self._known:
-            # Nothing is committed, so the log begins here.
+        if not self._known or (offset < self.base and not self._order):
+            # Nothing is committed, or the broker has lost what was: the log begins here.
             self._known, self.base = True, offset
             self._acked = AckedOffsets(offset)
         elif offset < self.position and self._order:

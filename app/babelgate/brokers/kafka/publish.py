@@ -16,7 +16,7 @@ from babelgate.brokers.errors import too_large
 from babelgate.brokers.kafka.admin import KEEP, TIER, KafkaAdmin, Topic
 from babelgate.brokers.kafka.errors import translate
 from babelgate.brokers.kafka.message import Written, parked, record_of, room_of, unparked
-from babelgate.brokers.kafka.options import KafkaQueue
+from babelgate.brokers.kafka.url import KafkaQueue
 from babelgate.clock import Clock
 from babelgate.errors import (
     BabelgateError,
@@ -164,14 +164,12 @@ class KafkaProducer:
         self._seconds = timeout_seconds
         self._admin = admin
         self._settings = dict(client) | {
-            "log_level": 0,
             "enable.idempotence": True,
             "acks": "all",
             # With 0, nearly each record is sent by itself, while the next ones of its batch are still handed over.
             "linger.ms": 0.5,
             "message.timeout.ms": max(int(write_seconds * 1000), 100),
             "message.max.bytes": _MAX_CLIENT_BYTES,
-            "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "topic.metadata.propagation.max.ms": 2000,
         }

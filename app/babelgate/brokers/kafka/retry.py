@@ -11,10 +11,9 @@ from babelgate.brokers.kafka.admin import KafkaAdmin, Topic
 from babelgate.brokers.kafka.errors import translate
 from babelgate.brokers.kafka.membership import guard
 from babelgate.brokers.kafka.message import Written, room_of
-from babelgate.brokers.kafka.options import KafkaQueue
 from babelgate.brokers.kafka.publish import KafkaProducer
 from babelgate.brokers.kafka.retry_member import TierMember
-from babelgate.brokers.kafka.url import KafkaSettings
+from babelgate.brokers.kafka.url import KafkaQueue, KafkaSettings
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable
 from babelgate.runtime.cache import Cache
@@ -52,9 +51,6 @@ class KafkaReinjector:
         self.moved = 0
         self._enabled = settings.reinject
         self._settings = dict(settings.client) | {
-            "log_level": 0,
-            "reconnect.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 500,
             # A member that subscribes while an answer about its topics is lost joins the group after the next look at
             # them only, and that is five minutes later by default.
             "topic.metadata.refresh.interval.ms": 5_000,

@@ -13,11 +13,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from msgspec import Struct
 
-from babelgate.brokers.kafka.committed import Position
 from babelgate.brokers.kafka.consumer_thread import resumed
 from babelgate.brokers.kafka.errors import MISSING_TOPIC, translate
 from babelgate.brokers.kafka.membership import ABSENT_SECONDS, STATISTICS_MS, Membership
 from babelgate.brokers.kafka.message import Identity, Written, identity, reinjected
+from babelgate.brokers.kafka.reader import Position
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, BrokerRejected
 from babelgate.observe.log_throttle import LogThrottle

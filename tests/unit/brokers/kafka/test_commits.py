@@ -9,9 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from babelgate.brokers.kafka.commits import AckCommit, Committer
-from babelgate.brokers.kafka.committed import Position
-from babelgate.brokers.kafka.options import KafkaQueue
 from babelgate.brokers.kafka.partitions import Partition, TopicInUse
+from babelgate.brokers.kafka.reader import Position
+from babelgate.brokers.kafka.url import KafkaQueue
 from babelgate.errors import LeaseLost, OutcomeUnknown
 
 HERE: Position = ("orders", 0)

@@ -9,8 +9,15 @@ import pytest
 
 from babelgate.brokers.kafka.binding import connect
 from babelgate.brokers.kafka.consumer_thread import client_settings
-from babelgate.brokers.kafka.options import MAX_HELD, MAX_HELD_BOUND, RETRY_DELAYS_SECONDS, KafkaQueue, queue_of
-from babelgate.brokers.kafka.url import settings_of
+from babelgate.brokers.kafka.url import (
+    CLIENT,
+    MAX_HELD,
+    MAX_HELD_BOUND,
+    RETRY_DELAYS_SECONDS,
+    KafkaQueue,
+    queue_of,
+    settings_of,
+)
 from babelgate.clock import now_ms
 from babelgate.errors import ConfigError
 
@@ -20,10 +27,10 @@ TOKENS = {**PASSWORD, "sasl_mechanism": "OAUTHBEARER", "oauth_token_url": "https
 
 def test_defaults() -> None:
     settings = settings_of("kafka://broker", {})
-    assert (settings.servers, settings.group_protocol, settings.instance_id) == ("broker:9092", "consumer", None)
+    assert (settings.group_protocol, settings.instance_id) == ("consumer", None)
     assert settings.group == "babelqueue"
-    assert (settings.tls, settings.reinject) == (None, True)
-    assert settings.client == {"bootstrap.servers": "broker:9092", "security.protocol": "PLAINTEXT"}
+    assert settings.reinject
+    assert settings.client == {**CLIENT, "bootstrap.servers": "broker:9092", "security.protocol": "PLAINTEXT"}
 
 
 def test_a_group_of_its_own() -> None:
@@ -36,10 +43,10 @@ def test_a_url_with_everything() -> None:
         "kafka+ssl://shop:hunter2@one,two:9000,[::1]?group_protocol=consumer&instance_id=a&reinject=false",
         {"sasl_mechanism": "SCRAM-SHA-512", "ssl_ca_certs": "ca.pem", "ssl_check_hostname": False},
     )
-    assert settings.servers == "one:9092,two:9000,[::1]:9092"
     assert (settings.group_protocol, settings.instance_id, settings.reinject) == ("consumer", "a", False)
     assert settings.client == {
-        "bootstrap.servers": settings.servers,
+        **CLIENT,
+        "bootstrap.servers": "one:9092,two:9000,[::1]:9092",
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "shop",

@@ -163,3 +163,10 @@ def test_records_on_their_way_when_they_were_deleted_are_dropped() -> None:
     assert not partition.arrive(1, "late")
     assert partition.arrive(3, "new")
     assert leased(partition) == [3]
+
+
+def test_a_log_that_lost_what_was_committed_begins_anew() -> None:
+    partition = filled(5, 6, base=100, metadata=AckedOffsets(100).metadata(100))
+    assert leased(partition) == [5, 6]
+    assert acked(partition, 6)[0] == 5
+    assert acked(partition, 5) == (7, "")
