@@ -146,5 +146,5 @@ async def test_a_producer_that_is_refused_is_forgotten(server: PulsarServer, que
     producer = TopicProducer(connection, f"persistent://missing/namespace/{queue}")
     with pytest.raises(PulsarError):
         await producer.open()
-    assert connection.producers == 0
+    assert not connection.producers
     await client.close()

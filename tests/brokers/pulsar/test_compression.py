@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.brokers.pulsar.compression import MAX_BYTES, decompressed
+from babelgate.brokers.pulsar.message import MAX_BYTES, decompressed
 
 COMPRESS: dict[int, Callable[[bytes], bytes]] = {
     1: lambda data: bytes(lz4.block.compress(data, store_size=False)),

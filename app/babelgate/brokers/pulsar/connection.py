@@ -73,8 +73,9 @@ class PulsarConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._requests: dict[int, asyncio.Future[Fields]] = {}
         self._numbers = itertools.count(1)
-        self._producers: dict[int, Endpoint] = {}
-        self._consumers: dict[int, Endpoint] = {}
+        self.producers: dict[int, Endpoint] = {}
+        self.consumers: dict[int, Endpoint] = {}
+        """Who has the commands for a producer, or a consumer, by its number; later ones are dropped."""
         self._connected: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._pongs: list[asyncio.Future[None]] = []
         self._refreshing: set[asyncio.Task[None]] = set()
@@ -91,11 +92,6 @@ class PulsarConnection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._transport is not None and not self._ended.done()
-
-    @property
-    def producers(self) -> int:
-        """How many producers it has."""
-        return len(self._producers)
 
     async def open(self, proxied: str | None) -> None:
         """Introduce this client. ``proxied``: the broker to which a Pulsar proxy leads. Raises the broker's errors."""
@@ -144,22 +140,6 @@ class PulsarConnection(asyncio.Protocol):
     def number(self) -> int:
         """A number for a producer or a consumer of this connection."""
         return next(self._numbers)
-
-    def add_producer(self, number: int, endpoint: Endpoint) -> None:
-        """Let ``endpoint`` have the commands for this producer."""
-        self._producers[number] = endpoint
-
-    def add_consumer(self, number: int, endpoint: Endpoint) -> None:
-        """Let ``endpoint`` have the commands for this consumer."""
-        self._consumers[number] = endpoint
-
-    def forget_producer(self, number: int) -> None:
-        """Drop later frames for this producer."""
-        self._producers.pop(number, None)
-
-    def forget_consumer(self, number: int) -> None:
-        """Drop later frames for this consumer."""
-        self._consumers.pop(number, None)
 
     def drop(self, reason: str) -> None:
         """End the connection at once; idempotent."""
@@ -212,7 +192,7 @@ class PulsarConnection(asyncio.Protocol):
         kind, body, behind = wire.read_command(frame)
         if kind in (wire.MESSAGE, wire.SEND_RECEIPT, wire.SEND_ERROR):
             given = wire.fields_of(body)
-            endpoints = self._consumers if kind == wire.MESSAGE else self._producers
+            endpoints = self.consumers if kind == wire.MESSAGE else self.producers
             if (endpoint := endpoints.get(dict(given).get(1, 0))) is not None:
                 endpoint.received(kind, given, frame[behind:])
         elif kind in _REQUEST_FIELD:
@@ -236,7 +216,7 @@ class PulsarConnection(asyncio.Protocol):
             self._refreshing.add(task)
             task.add_done_callback(self._refreshing.discard)
         elif kind in (wire.CLOSE_PRODUCER, wire.CLOSE_CONSUMER):
-            endpoints = self._producers if kind == wire.CLOSE_PRODUCER else self._consumers
+            endpoints = self.producers if kind == wire.CLOSE_PRODUCER else self.consumers
             if (endpoint := endpoints.pop(wire.read(body).get(1, 0), None)) is not None:
                 endpoint.lost()
 
@@ -289,9 +269,9 @@ class PulsarConnection(asyncio.Protocol):
                 answer.set_exception(error)
                 # Marks the error as retrieved where no caller waits any more.
                 answer.exception()
-        endpoints = [*self._producers.values(), *self._consumers.values()]
-        self._producers.clear()
-        self._consumers.clear()
+        endpoints = [*self.producers.values(), *self.consumers.values()]
+        self.producers.clear()
+        self.consumers.clear()
         self.acked.clear()
         for endpoint in endpoints:
             endpoint.lost()

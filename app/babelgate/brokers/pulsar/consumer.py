@@ -128,7 +128,7 @@ class TopicConsumer:
 
         Raises PulsarError and ConnectionEnded.
         """
-        self.connection.add_consumer(self._id, self)
+        self.connection.consumers[self._id] = self
         body = wire.text(1, self.topic) + wire.text(2, SUBSCRIPTION)
         body += wire.number(3, _KEY_SHARED if key_shared else _SHARED) + wire.number(4, self._id)
         rest = wire.number(13, _EARLIEST)
@@ -141,7 +141,7 @@ class TopicConsumer:
         with this consumer. It shows what is delayed, held or acknowledged, too. Raises PulsarError and
         ConnectionEnded."""
         self._is_reader = True
-        self.connection.add_consumer(self._id, self)
+        self.connection.consumers[self._id] = self
         body = wire.text(1, self.topic) + wire.text(2, name) + wire.number(3, _EXCLUSIVE) + wire.number(4, self._id)
         rest = wire.number(8, 0) + wire.entry_id(9, first)
         await self._subscribe(body, rest)
@@ -153,7 +153,7 @@ class TopicConsumer:
             # The broker may subscribe it after all, and would keep its share of the keys for it.
             with suppress(ConnectionEnded):
                 self.connection.write(wire.command(wire.CLOSE_CONSUMER, self._named(self.connection.number())))
-            self.connection.forget_consumer(self._id)
+            self.connection.consumers.pop(self._id, None)
             raise
         self.is_open = self.connection.is_open
 
@@ -218,7 +218,7 @@ class TopicConsumer:
             return
         self.is_open = False
         self.entries.clear()
-        self.connection.forget_consumer(self._id)
+        self.connection.consumers.pop(self._id, None)
         try:
             await self.connection.request(wire.CLOSE_CONSUMER, self._named)
         except Exception:

@@ -108,13 +108,18 @@ class QueueConsumers:
         topic = self.queue.topic
         return topic if handle.partition is None else f"{topic}{PARTITION}{handle.partition}"
 
-    def found(self, handle: Handle | None) -> Taken | None:
-        """The message of ``handle``, where a consumer here holds it."""
+    def entry(self, handle: Handle | None) -> Entry | None:
+        """The entry of ``handle``, where a consumer here has it."""
         if handle is None or handle.process != self.process:
             return None
         consumer = self.by_number.get(handle.consumer)
-        entry = None if consumer is None or not consumer.is_open else consumer.entries.get(handle.place)
-        taken = None if entry is None or entry.number != handle.number else Taken(entry, handle.position or 0)
+        entry = None if consumer is None else consumer.entries.get(handle.place)
+        return entry if entry is not None and entry.number == handle.number else None
+
+    def found(self, handle: Handle | None) -> Taken | None:
+        """The message of ``handle``, where a consumer here holds it."""
+        entry = self.entry(handle)
+        taken = None if entry is None or handle is None else Taken(entry, handle.position or 0)
         return taken if taken is not None and taken.is_held else None
 
     def pop(self, taken: list[Taken], limit: int) -> None:

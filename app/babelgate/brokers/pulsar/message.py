@@ -1,19 +1,23 @@
-"""Writes and reads Pulsar messages: the contract's properties beside an envelope, keys, and producers' batches."""
+"""Writes and reads Pulsar messages: the contract's properties beside an envelope, keys, and producers' batches, which
+may be compressed. The gateway itself compresses none."""
 
 from __future__ import annotations
 
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
+import cramjam
+import lz4.block
+import zstandard
 from msgspec import Struct
 
 from babelgate.brokers.binding import NO_HEADERS, Outgoing
 from babelgate.brokers.envelope_fields import envelope_fields, unsupported_version
 from babelgate.brokers.pulsar import wire
-from babelgate.brokers.pulsar.compression import decompressed
 from babelgate.brokers.pulsar.wire import FieldList, MalformedFrame
 
 JOB, TRACE, MESSAGE_ID = "bq-job", "bq-trace-id", "bq-message-id"
@@ -27,13 +31,33 @@ CONTRACT: Final = frozenset({JOB, TRACE, MESSAGE_ID, VERSION, LANGUAGE, ATTEMPTS
 _ATTEMPTS = re.compile(r"[0-9]{1,10}")
 _MAX_ATTEMPTS = 2**31 - 1
 
-# Fields of MessageMetadata, and of SingleMessageMetadata.
+# Fields of MessageMetadata.
 _PRODUCER, _SEQUENCE, _PUBLISHED, _PROPERTY, _KEY, _COMPRESSION, _SIZE = 1, 2, 3, 4, 6, 8, 9
 _COUNT, _EVENT, _ENCRYPTED, _KEY_BASE64, _ORDERING, _DUE, _NULL, _CHUNKS = 11, 12, 14, 17, 18, 19, 25, 27
-_ONE_PROPERTY, _ONE_KEY, _ONE_SIZE, _ONE_GONE, _ONE_EVENT, _ONE_KEY_BASE64, _ONE_ORDERING, _ONE_NULL = (
-    *(1, 2, 3, 4, 5, 6),
-    *(7, 9),
-)
+
+# Fields of SingleMessageMetadata.
+_ONE_SIZE, _ONE_GONE = 3, 4
+
+
+class _Numbers(NamedTuple):
+    """The numbers of the fields that a message has, alone or in a producer's batch."""
+
+    property: int
+    key: int
+    base64: int
+    ordering: int
+    event: int
+    null: int
+
+
+_ALONE = _Numbers(_PROPERTY, _KEY, _KEY_BASE64, _ORDERING, _EVENT, _NULL)
+_IN_BATCH = _Numbers(1, 2, 6, 7, 5, 9)
+
+MAX_BYTES = 67_108_864
+"""The most bytes of a payload, ours: a producer declares up to 4 GiB, and a broker takes 5 MiB of compressed ones
+(``maxMessageSize``, https://pulsar.apache.org/reference/#/4.0.x/config/reference-configuration-broker)."""
+
+_ERRORS = (zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError, cramjam.DecompressionError)
 
 
 class PulsarParts(Struct, frozen=True):
@@ -151,20 +175,20 @@ def read_entry(metadata: FieldList, payload: bytes) -> list[ReadMessage | None]:
     What cannot be read, because it is encrypted, a chunk or malformed, is one message with the bytes as they are.
     """
     known = dict(metadata)
-    properties = [value for number, value in metadata if number == _PROPERTY]
     published = known.get(_PUBLISHED, 0)
     if _ENCRYPTED not in known and known.get(_CHUNKS, 1) <= 1:
         try:
             content = decompressed(known.get(_COMPRESSION, 0), payload, known.get(_SIZE, 0))
             if _COUNT in known:
                 return _batch(content, known[_COUNT], published)
-            payload = b"" if known.get(_NULL) else content
+            return [_message(content, metadata, _ALONE, published)]
         except (ValueError, MalformedFrame):
             if _COUNT in known:
                 # Nothing but the whole batch can be handed out, and acknowledged.
-                return [_message(payload, properties, None, False, None, 0, published)] + [None] * (known[_COUNT] - 1)
-    key, is_base64, event = known.get(_KEY), bool(known.get(_KEY_BASE64)), known.get(_EVENT, 0)
-    return [_message(payload, properties, key, is_base64, known.get(_ORDERING), event, published)]
+                properties = [each for each in metadata if each[0] == _PROPERTY]
+                return [_message(payload, properties, _ALONE, published)] + [None] * (known[_COUNT] - 1)
+    fields = [each for each in metadata if each[0] != _NULL]
+    return [_message(payload, fields, _ALONE, published)]
 
 
 def size_and_due(metadata: FieldList) -> tuple[int, int]:
@@ -203,44 +227,30 @@ def _batch(content: bytes, count: int, published: int) -> list[ReadMessage | Non
         position += length
         if position > len(content):
             raise MalformedFrame("a batch ends in a message")
-        if known.get(_ONE_GONE):
-            found.append(None)
-            continue
-        properties = [value for number, value in fields if number == _ONE_PROPERTY]
-        key, is_base64 = known.get(_ONE_KEY), bool(known.get(_ONE_KEY_BASE64))
-        event = known.get(_ONE_EVENT, 0)
-        body = b"" if known.get(_ONE_NULL) else body
-        found.append(_message(body, properties, key, is_base64, known.get(_ONE_ORDERING), event, published))
+        found.append(None if known.get(_ONE_GONE) else _message(body, fields, _IN_BATCH, published))
     return found
 
 
-def _message(
-    body: bytes,
-    encoded: Sequence[bytes],
-    key: bytes | None,
-    is_base64: bool,
-    ordering: bytes | None,
-    event: int,
-    published: int,
-) -> ReadMessage:
-    headers: Mapping[str, str] = NO_HEADERS
-    contract: dict[str, str] = {}
-    properties: dict[str, str] = {}
-    if encoded:
-        others: dict[str, str] = {}
-        for name, value in wire.pairs_of(encoded):
-            properties[name] = value
-            if name in CONTRACT:
-                contract[name] = value
-            else:
-                others[name] = value
-        headers = others or NO_HEADERS
-    text = None if key is None else key.decode("utf-8", "replace")
+def _message(body: bytes, fields: FieldList, numbers: _Numbers, published: int) -> ReadMessage:
+    """The message with this body, or with an empty one where ``fields`` say so."""
+    known = dict(fields)
+    properties = dict(wire.pairs_of(value for number, value in fields if number == numbers.property))
+    contract = {name: value for name, value in properties.items() if name in CONTRACT}
+    headers = {name: value for name, value in properties.items() if name not in CONTRACT} or NO_HEADERS
+    key, ordering, event = known.get(numbers.key), known.get(numbers.ordering), known.get(numbers.event, 0)
     carried = None
-    if text is not None or ordering is not None or event or contract:
-        carried = PulsarParts(text, is_base64, ordering, event, contract)
-    version = unsupported_version(contract.get(VERSION))
-    return ReadMessage(body, headers, published, version, _declared(contract.get(ATTEMPTS)), carried, properties)
+    if key is not None or ordering is not None or event or contract:
+        text = None if key is None else key.decode("utf-8", "replace")
+        carried = PulsarParts(text, bool(known.get(numbers.base64)), ordering, event, contract)
+    return ReadMessage(
+        b"" if known.get(numbers.null) else body,
+        headers,
+        published,
+        unsupported_version(contract.get(VERSION)),
+        _declared(contract.get(ATTEMPTS)),
+        carried,
+        properties,
+    )
 
 
 def _declared(text: str | None) -> int | None:
@@ -267,3 +277,51 @@ def _add_contract(body: bytes, properties: dict[str, str]) -> int:
     properties[ATTEMPTS] = str(attempts if type(attempts) is int and attempts > 0 else 0)
     created: Any = meta.created_at
     return created if type(created) is int and 0 < created < 2**63 else 0
+
+
+def decompressed(kind: int, payload: bytes, size: int) -> bytes:
+    """``payload``, which has ``size`` bytes when it is decompressed; ``kind``: CompressionType of PulsarApi.proto.
+
+    Takes little more memory than ``size`` bytes, whatever the payload says. Raises ValueError for what cannot be
+    decompressed to this size, and for a size beyond MAX_BYTES.
+    """
+    if kind == 0:
+        return payload
+    decompress = _BY_KIND.get(kind)
+    if decompress is None:
+        raise ValueError(f"the compression {kind} is unknown")
+    if size > MAX_BYTES:
+        raise ValueError(f"{size} bytes are more than {MAX_BYTES}")
+    try:
+        found = decompress(payload, size)
+    except _ERRORS as error:
+        raise ValueError(str(error)) from error
+    if len(found) != size:
+        raise ValueError(f"{len(found)} bytes instead of {size}")
+    return found
+
+
+def _zlib(payload: bytes, size: int) -> bytes:
+    return zlib.decompressobj().decompress(payload, size + 1)
+
+
+def _zstd(payload: bytes, size: int) -> bytes:
+    if zstandard.frame_content_size(payload) not in (-1, size):
+        raise ValueError("the frame has another size")
+    return zstandard.ZstdDecompressor().decompress(payload, max_output_size=size)
+
+
+def _lz4(payload: bytes, size: int) -> bytes:
+    """A block without a size before it."""
+    found: bytes = lz4.block.decompress(payload, uncompressed_size=size)
+    return found
+
+
+def _snappy(payload: bytes, size: int) -> bytes:
+    """A raw block, which has its size before it."""
+    if cramjam.snappy.decompress_raw_len(payload) != size:
+        raise ValueError("the block has another size")
+    return bytes(cramjam.snappy.decompress_raw(payload))
+
+
+_BY_KIND: dict[int, Callable[[bytes, int], bytes]] = {1: _lz4, 2: _zlib, 3: _zstd, 4: _snappy}

@@ -58,7 +58,7 @@ class TopicProducer:
         A message that no subscription keeps would be removed. Raises PulsarError and ConnectionEnded.
         """
         connection = self.connection
-        connection.add_producer(self._number, self)
+        connection.producers[self._number] = self
         body = wire.text(1, self.topic) + wire.number(2, self._number)
         try:
             answer = await connection.request(
@@ -79,7 +79,7 @@ class TopicProducer:
 
     def _close(self) -> None:
         self.is_open = False
-        self.connection.forget_producer(self._number)
+        self.connection.producers.pop(self._number, None)
         with suppress(ConnectionEnded):
             body = wire.number(1, self._number) + wire.number(2, self.connection.number())
             self.connection.write(wire.command(wire.CLOSE_PRODUCER, body))
