@@ -116,7 +116,7 @@ class ArtemisBinding:
         try:
             await within(PING_SECONDS, self.name, self._client.ping())
         except BrokerUnavailable:
-            self._client.doubt()
+            self._client.mark_suspect()
             raise
 
     async def warnings(self) -> Sequence[str]:

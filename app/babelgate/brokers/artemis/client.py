@@ -87,7 +87,7 @@ class ArtemisClient:
             await connection.close(_CLOSE_SECONDS)
         self._forget()
 
-    def doubt(self) -> None:
+    def mark_suspect(self) -> None:
         """Replace the connection in the background if its peer has vanished: it gave no answer."""
         connection = self._connection
         if connection is None or self._replacing:
@@ -116,14 +116,14 @@ class ArtemisClient:
                 sender = await self._sender(queue)
             futures = sender.send(payloads)
         except TimeoutError:
-            self.doubt()
+            self.mark_suspect()
             raise BrokerUnavailable(self.broker, f"no answer within {self.timeout_seconds:g} s") from None
         except Exception as error:
             raise translate(error, self.broker, written=False) from error
         await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
         outcomes = [self._outcome(future) for future in futures]
         if not all(future.done() for future in futures):
-            self.doubt()
+            self.mark_suspect()
             for future in sender.withdraw(set(futures)):
                 reason = _NO_CREDIT.format(seconds=self.timeout_seconds)
                 outcomes[futures.index(future)] = BrokerUnavailable(self.broker, reason)

@@ -250,7 +250,9 @@ class KafkaAdmin:
     async def copies(self, name: str) -> int:
         """The fewest replicas of a partition of a topic."""
         asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=WARNINGS_SECONDS)[name]
-        return min(len(each.replicas) for each in (await self._answer(asked, WARNINGS_SECONDS)).partitions)
+        with translating(translate, self.broker):
+            described = await self._raw(asked, WARNINGS_SECONDS)
+        return min(len(each.replicas) for each in described.partitions)
 
     @property
     def _admin(self) -> AdminClient:
@@ -331,10 +333,6 @@ class KafkaAdmin:
 
     async def _raw(self, future: Future[Any], seconds: float) -> Any:
         return await within(seconds, self.broker, asyncio.wrap_future(future))
-
-    async def _answer(self, future: Future[Any], seconds: float) -> Any:
-        with translating(translate, self.broker):
-            return await self._raw(future, seconds)
 
 
 def _id_of(described: Any) -> bytes:

@@ -7,7 +7,7 @@ of its messages and commits the settled ones. https://kafka.apache.org/documenta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,11 @@ from babelgate.brokers.header_rules import HeaderRules
 from babelgate.brokers.kafka.admin import KafkaAdmin, deletes, kept_ms
 from babelgate.brokers.kafka.consumer import GroupConsumer
 from babelgate.brokers.kafka.dead_letters import KafkaDeadLetters
-from babelgate.brokers.kafka.inspect import KafkaInspector
-from babelgate.brokers.kafka.message import CarriedRecord, projected
+from babelgate.brokers.kafka.message import CarriedRecord, KafkaRecord, projected, read
+from babelgate.brokers.kafka.partitions import AckedOffsets, ReadyRange
 from babelgate.brokers.kafka.publish import COPY_SECONDS, KafkaProducer, KafkaPublisher, written_of
-from babelgate.brokers.kafka.reader import KafkaReader
+from babelgate.brokers.kafka.reader import KafkaReader, Position
+from babelgate.brokers.kafka.retry import GROUP as RETRY_GROUP
 from babelgate.brokers.kafka.retry import KafkaReinjector
 from babelgate.brokers.kafka.url import KafkaQueue, KafkaSettings, queue_of, settings_of
 from babelgate.brokers.options import timeout_of
@@ -79,9 +80,6 @@ class KafkaBinding:
         self._reinjector = KafkaReinjector(settings, self._admin, self._producer, clock, steady_clock)
         self._publisher = KafkaPublisher(self._producer, self._copier, self._admin, clock, self._tier_used)
         self._dead_letters = KafkaDeadLetters(self._admin, self._producer, self._reader)
-        self._inspector = KafkaInspector(
-            settings.group, self._admin, self._reader, self._dead_letters, self._leased, clock
-        )
 
     @property
     def reinjected(self) -> int:
@@ -142,11 +140,11 @@ class KafkaBinding:
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write to the topic, or to the smallest retry tier that is long enough; confirmed by all replicas in sync."""
-        return await self._publisher.publish(self._use(queue), messages)
+        return await self._publisher.publish(self._watched(queue), messages)
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write to ``<topic>.dlq``; otherwise like :meth:`publish`."""
-        return await self._publisher.publish_dead(self._use(queue), records)
+        return await self._publisher.publish_dead(self._watched(queue), records)
 
     async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
         """The record that :meth:`publish` would produce."""
@@ -160,7 +158,7 @@ class KafkaBinding:
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """From the partitions that this process has; the topic stays subscribed for a second, if nothing is ready."""
-        return await self._consumer.reserve(self._use(queue), limit, wait_seconds)
+        return await self._consumer.reserve(self._watched(queue), limit, wait_seconds)
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Whether this process still has the partition of each delivery, and the delivery is not settled."""
@@ -187,19 +185,46 @@ class KafkaBinding:
         return await self._admin.names()
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
-        """Counts by offsets; ``in_flight`` are the leases of this process. Its retry tiers are served from then on."""
-        return await self._inspector.stats(self._use(queue))
+        """Counts by offsets. ``in_flight`` are the leases of this process; those of others count as ready, because only
+        they know them. The retry tiers are served from then on."""
+        target = self._watched(queue)
+        ranges, tiers, dead = await asyncio.gather(
+            self._ranges(target), self._delayed(target), self._dead_letters.count(target)
+        )
+        oldest = await asyncio.gather(*(self._oldest(position, left) for position, left in ranges.items()))
+        times = [at for at in oldest if at is not None]
+        return QueueStats(
+            depth=sum(map(len, ranges.values())),
+            in_flight=sum(map(len, self._consumer.leased(target.name).values())),
+            delayed=_count(tiers),
+            dead=dead,
+            oldest_age_seconds=max(self._clock() - min(times), 0) / 1000 if times else None,
+        )
 
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
-        """Read behind the committed offsets, without the acked messages and the leases of this process."""
-        return await self._inspector.peek(_queue(queue), limit)
+        """Read behind the committed offsets, without the acked messages and the leases of this process, by their
+        dates."""
+        found: list[KafkaRecord] = []
+        for position, left in (await self._ranges(_queue(queue))).items():
+            at, several = left.first(), list[KafkaRecord]()
+            while at is not None and at < left.end and len(several) < limit:
+                records, at = await self._reader.read(position, at, limit)
+                several += [each for each in map(read, records) if each.offset in left]
+            found += several[:limit]
+        found.sort(key=lambda each: each.timestamp or 0)
+        return [Peeked(each.body, each.headers) for each in found[:limit]]
 
     async def purge(self, queue: NativeQueue) -> int:
-        """Delete the records of the topic and its retry tiers up to their ends."""
+        """Delete the ready and the delayed records, up to the ends of the topic and its retry tiers. A leased one is in
+        the memory of its process, which can still settle it."""
         target = _queue(queue)
-        count, ends = await self._inspector.purge(target)
-        self._consumer.drop_ready(target.name, ends)
-        return count
+        ranges, tiers = await asyncio.gather(self._ranges(target), self._delayed(target))
+        ends = {position: left.end for position, left in ranges.items() if left.end > left.start}
+        ends |= {position: end for position, (start, end) in tiers.items() if end > start}
+        if ends:
+            await self._admin.delete_before(ends)
+        self._consumer.drop_ready(target.name, {number: left.end for (_, number), left in ranges.items()})
+        return sum(map(len, ranges.values())) + _count(tiers)
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
@@ -217,16 +242,38 @@ class KafkaBinding:
         """Delete all records of ``<topic>.dlq``."""
         return await self._dead_letters.purge(_queue(queue))
 
-    def _leased(self, queue: KafkaQueue) -> Mapping[int, Collection[int]]:
-        return self._consumer.leased(queue.name)
+    async def _ranges(self, queue: KafkaQueue) -> dict[Position, ReadyRange]:
+        """What is ready, by partition."""
+        bounds, committed = await self._admin.bounds(self._group, await self._admin.positions(queue.name))
+        leased = self._consumer.leased(queue.name)
+        return {
+            each: ReadyRange(start, end, AckedOffsets(*committed.get(each, (start, ""))), leased.get(each[1], ()))
+            for each, (start, end) in bounds.items()
+        }
 
-    def _use(self, queue: NativeQueue) -> KafkaQueue:
+    async def _delayed(self, queue: KafkaQueue) -> dict[Position, tuple[int, int]]:
+        """The offsets of the retry tiers that are not moved back yet."""
+        bounds, _ = await self._admin.bounds(RETRY_GROUP, await self._admin.positions(*queue.tiers))
+        return {position: (start, max(start, end)) for position, (start, end) in bounds.items()}
+
+    async def _oldest(self, position: Position, left: ReadyRange) -> int | None:
+        first = left.first()
+        if first is None:
+            return None
+        records, _ = await self._reader.read(position, first, 1)
+        return read(records[0]).timestamp if records else None
+
+    def _watched(self, queue: NativeQueue) -> KafkaQueue:
         target = _queue(queue)
         self._reinjector.watch(target)
         return target
 
     def _tier_used(self, queue: KafkaQueue) -> None:
         self._reinjector.watch(queue, again=True)
+
+
+def _count(ranges: Mapping[Position, tuple[int, int]]) -> int:
+    return sum(end - start for start, end in ranges.values())
 
 
 async def _queue_warnings(admin: KafkaAdmin, queue: KafkaQueue, kept_seconds: float) -> list[str]:

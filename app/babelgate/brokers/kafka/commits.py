@@ -65,10 +65,11 @@ class Committer:
             wanted[position] = (partition.generation, offset, metadata)
         self.thread.commit(wanted)
 
-    def prove(self, position: Position, partition: Partition) -> AckCommit:
-        """The commit that will show whether the partition is still ours, beside the acks that it records."""
+    def record(self, position: Position, partition: Partition, *offsets: int) -> AckCommit:
+        """The next commit, which will record the acks of ``offsets``; without any it shows whether the partition is
+        still ours."""
         pending = self.pending = self.pending or AckCommit()
-        pending.offsets.setdefault(position, [])
+        pending.offsets.setdefault(position, []).extend(offsets)
         pending.states[position] = partition
         return pending
 
@@ -81,7 +82,7 @@ class Committer:
         for topic in topics:
             for number, partition in topic.partitions.items():
                 if partition.give_sign():
-                    self.prove((topic.queue.name, number), partition)
+                    self.record((topic.queue.name, number), partition)
         self.send()
 
     def proof(self, commit: AckCommit, position: Position) -> Outcome:

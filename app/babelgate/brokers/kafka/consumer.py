@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -30,6 +31,9 @@ _SPARE_SECONDS = 0.1
 _FEW_READY = 500
 _CLOSE_SECONDS = 3.0
 _RECHECK_SECONDS = 0.02
+
+_HANDLE = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9]+)\.([0-9]+)")
+"""Of a delivery: the process, the generation of the partition's assignment, its number, and the offset."""
 
 _throttled = LogThrottle(get_logger(__name__))
 
@@ -90,16 +94,16 @@ class GroupConsumer:
         last = until + self._timeout_seconds - _SPARE_SECONDS
         if not self._admin.knows(queue.name):
             await within(max(last - since, 0.5), self._broker, self._admin.ensured(queue, queue.name))
-        topic = self._use(queue)
+        topic = self._topic_of(queue)
         topic.waiting += 1
         self._waiting += 1
-        self._hurry()
+        self._poll_soon()
         before = self._failure
         try:
             while True:
                 if self._failure is not None and self._failure is not before:
                     raise self._failure.error(self._broker)
-                topic = self._use(queue, topic)
+                topic = self._topic_of(queue, topic)
                 if taken := self._take(topic, limit):
                     return taken
                 topic.changed.clear()
@@ -107,33 +111,28 @@ class GroupConsumer:
                 if left <= 0:
                     break
                 await signalled(topic.changed, left)
-            return await self._last_look(topic, limit, since, last)
+            return await self._final_poll(topic, limit, since, last)
         finally:
             topic.waiting -= 1
             self._waiting -= 1
             topic.used_at = loop.time()
             if not topic.waiting and self._timer is not None:
-                self._look_in(HIDING_SECONDS)
-            self._hurry()
+                self._unsubscribe_idle_in(HIDING_SECONDS)
+            self._poll_soon()
 
     async def ack(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
         """Commit, once for all callers; LeaseLost for a delivery of an earlier assignment."""
         outcomes: list[Outcome] = [None] * len(handles)
         waiting: list[tuple[int, AckCommit, Position]] = []
         for index, handle in enumerate(handles):
-            number, offset, partition = self._find(queue, handle)
+            position, offset, partition = self._find(queue, handle)
+            under_way = self._commits.under_way
             if partition is None:
                 outcomes[index] = LeaseLost()
-                continue
-            position = (queue.name, number)
-            under_way = self._commits.under_way
-            if under_way is not None and offset in under_way.offsets.get(position, ()):
+            elif under_way is not None and offset in under_way.offsets.get(position, ()):
                 waiting.append((index, under_way, position))
             elif partition.begin(offset):
-                pending = self._commits.pending = self._commits.pending or AckCommit()
-                pending.offsets.setdefault(position, []).append(offset)
-                pending.states[position] = partition
-                waiting.append((index, pending, position))
+                waiting.append((index, self._commits.record(position, partition, offset), position))
             elif not partition.was_acked(offset):
                 outcomes[index] = LeaseLost()
         await self._committed(waiting)
@@ -150,7 +149,7 @@ class GroupConsumer:
             outcomes.append(None if done else LeaseLost())
         if (topic := self._topics.get(queue.name)) is not None:
             topic.changed.set()
-        self._hurry()
+        self._poll_soon()
         return outcomes
 
     def outstanding(self, queue: KafkaQueue, handles: Sequence[str]) -> list[bool]:
@@ -166,10 +165,9 @@ class GroupConsumer:
         outcomes: list[Outcome] = [LeaseLost()] * len(handles)
         waiting: list[tuple[int, AckCommit, Position]] = []
         for index, handle in enumerate(handles):
-            number, offset, partition = self._find(queue, handle)
+            position, offset, partition = self._find(queue, handle)
             if partition is not None and offset in partition.leased:
-                position = (queue.name, number)
-                waiting.append((index, self._commits.prove(position, partition), position))
+                waiting.append((index, self._commits.record(position, partition), position))
         await self._committed(waiting)
         for index, commit, position in waiting:
             outcomes[index] = self._commits.proof(commit, position)
@@ -188,7 +186,7 @@ class GroupConsumer:
 
     # Reserving
 
-    def _use(self, queue: KafkaQueue, topic: TopicInUse | None = None) -> TopicInUse:
+    def _topic_of(self, queue: KafkaQueue, topic: TopicInUse | None = None) -> TopicInUse:
         """The topic, in the subscription; ``topic`` is what the caller had before."""
         found = self._topics.get(queue.name)
         if found is None or self._thread is None:
@@ -196,7 +194,7 @@ class GroupConsumer:
             self._subscribe()
             found.moved_at = asyncio.get_running_loop().time()
         found.used_at = asyncio.get_running_loop().time()
-        self._look_in(LINGER_SECONDS)
+        self._unsubscribe_idle_in(LINGER_SECONDS)
         return found
 
     def _take(self, topic: TopicInUse, limit: int) -> list[Delivery]:
@@ -219,13 +217,13 @@ class GroupConsumer:
             topic.partitions[number] = topic.partitions.pop(number)
         return taken
 
-    async def _last_look(self, topic: TopicInUse, limit: int, since: float, until: float) -> list[Delivery]:
+    async def _final_poll(self, topic: TopicInUse, limit: int, since: float, until: float) -> list[Delivery]:
         """What arrives until it is known that nothing more is there. Raises BrokerUnavailable where it is not."""
         loop = asyncio.get_running_loop()
         waiting = (each.queue.name for each in self._topics.values() if each.waiting)
         look = await self._emptiness.look(topic, since, until, waiting)
         while True:
-            topic = self._use(topic.queue, topic)
+            topic = self._topic_of(topic.queue, topic)
             if taken := self._take(topic, limit):
                 return taken
             is_member = self._thread is not None and self._thread.membership.is_proven()
@@ -253,8 +251,8 @@ class GroupConsumer:
                 self._guarding = asyncio.create_task(guard(self._is_healthy, has_group, lost))
         self._thread.subscribe(sorted(self._topics))
 
-    def _look_in(self, seconds: float) -> None:
-        """Look for idle topics, at the latest in so many seconds."""
+    def _unsubscribe_idle_in(self, seconds: float) -> None:
+        """Unsubscribe from idle topics after ``seconds``, or sooner."""
         loop = asyncio.get_running_loop()
         if self._timer is not None:
             if self._timer.when() <= loop.time() + seconds:
@@ -272,15 +270,15 @@ class GroupConsumer:
         self._commits.give_signs(self._topics.values())
         if self._topics:
             everywhere = all(topic.waiting for topic in self._topics.values())
-            self._look_in(LINGER_SECONDS if everywhere else HIDING_SECONDS)
+            self._unsubscribe_idle_in(LINGER_SECONDS if everywhere else HIDING_SECONDS)
 
-    def _hurry(self) -> None:
+    def _poll_soon(self) -> None:
         """Let the thread look for commands often while any may follow soon."""
         if self._thread is not None:
             busy = self._commits.pending is not None or self._commits.under_way is not None
             while self._leasing and not (topic := next(iter(self._leasing))).leases:
                 del self._leasing[topic]
-            self._thread.brisk = busy or bool(self._leasing)
+            self._thread.fast_polling = busy or bool(self._leasing)
             self._thread.expect(records=self._waiting > 0)
 
     def _has_room(self, partition: Partition) -> bool:
@@ -293,26 +291,22 @@ class GroupConsumer:
 
     # Settling
 
-    def _find(self, queue: KafkaQueue, handle: str) -> tuple[int, int, Partition | None]:
-        """The partition's number, the offset, and the partition if it is still the one of the delivery."""
-        parts = handle.split(".")
-        topic = self._topics.get(queue.name)
-        if topic is None or len(parts) != 4 or parts[0] != self._incarnation:
-            return 0, 0, None
-        try:
-            generation, number, offset = int(parts[1], 16), int(parts[2]), int(parts[3])
-        except ValueError:
-            return 0, 0, None
-        partition = topic.partitions.get(number)
-        if partition is None or partition.generation != generation:
-            return 0, 0, None
-        return number, offset, partition
+    def _find(self, queue: KafkaQueue, handle: str) -> tuple[Position, int, Partition | None]:
+        """The place of the partition, the offset, and the partition if it is still the one of the delivery."""
+        found = _HANDLE.fullmatch(handle)
+        if found is None or found[1] != self._incarnation:
+            return (queue.name, 0), 0, None
+        number, topic = int(found[3]), self._topics.get(queue.name)
+        partition = None if topic is None else topic.partitions.get(number)
+        if partition is not None and partition.generation != int(found[2], 16):
+            partition = None
+        return (queue.name, number), int(found[4]), partition
 
     async def _committed(self, waiting: Sequence[tuple[int, AckCommit, Position]]) -> None:
         """Send the pending commit, and wait until these commits have their answers, or the time is over."""
         if waiting:
             self._commits.send()
-            self._hurry()
+            self._poll_soon()
             await asyncio.wait({commit.done for _, commit, _ in waiting}, timeout=self._timeout_seconds)
 
     def _make_room(self, position: Position, partition: Partition) -> None:
@@ -346,7 +340,7 @@ class GroupConsumer:
                     topic.changed.set()
             elif kind == "committed":
                 self._commits.ended(what)
-                self._hurry()
+                self._poll_soon()
             else:
                 self._failed(what)
 

@@ -39,7 +39,7 @@ _LONG_SECONDS = 0.05
 _COMMAND_SECONDS = 0.02
 """How long the thread waits for a command before it polls: the most that records, or a revocation, are late."""
 
-_BRISK_SECONDS = 0.2
+_FAST_SECONDS = 0.2
 """How long after records, or the last lease, commands are likely: a consumer takes one message after the other."""
 
 _COMMITTED_SECONDS = 5.0
@@ -67,7 +67,7 @@ class ConsumerThread:
         hear: Callable[[], None],
     ) -> None:
         self.events: deque[Event] = deque()
-        self.brisk = False
+        self.fast_polling = False
         """Leases are held, or acks under way: polls are short, because a command may follow soon."""
         self._incremental = incremental
         self._generations = generations
@@ -77,7 +77,7 @@ class ConsumerThread:
         self._woken = False
         self._commands: deque[Callable[[], None]] = deque()
         self._commanded = threading.Event()
-        self._brisk_until = 0.0
+        self._fast_until = 0.0
         self._awaited = False
         self._committing = self._polling = False
         self._closing = False
@@ -145,7 +145,7 @@ class ConsumerThread:
                 self.membership.look(consumer)
                 if message is not None:
                     self._tell("records", [message, *consumer.consume(_BATCH, 0)])
-                    self._brisk_until = time.monotonic() + _BRISK_SECONDS
+                    self._fast_until = time.monotonic() + _FAST_SECONDS
                 while self._commands and not self._closing:
                     self._commands.popleft()()
                 if self._asked is not None:
@@ -157,12 +157,12 @@ class ConsumerThread:
             consumer.close()
 
     def _poll(self, consumer: Consumer) -> Any:
-        if self.brisk:
-            self._brisk_until = time.monotonic() + _BRISK_SECONDS
-        brisk = time.monotonic() < self._brisk_until
+        if self.fast_polling:
+            self._fast_until = time.monotonic() + _FAST_SECONDS
+        fast = time.monotonic() < self._fast_until
         asked = self._asked is not None and time.monotonic() - self._asked[1] < _ANSWER_SECONDS
-        seconds = _SHORT_SECONDS if brisk or asked else _LONG_SECONDS
-        if brisk and not self._awaited and not self._committing and not asked:
+        seconds = _SHORT_SECONDS if fast or asked else _LONG_SECONDS
+        if fast and not self._awaited and not self._committing and not asked:
             self._commanded.wait(_COMMAND_SECONDS)
             seconds = 0
         self._commanded.clear()

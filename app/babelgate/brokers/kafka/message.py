@@ -48,7 +48,6 @@ class KafkaRecord(Struct, frozen=True):
     """A record as it was read. ``timestamp``: Unix ms; None without one. ``headers``: those that are texts, without
     the contract's. ``version`` and ``attempts``: see Delivery.unsupported_version and Delivery.declared_attempts."""
 
-    partition: int
     offset: int
     body: bytes
     timestamp: int | None
@@ -100,7 +99,6 @@ def read(message: Any) -> KafkaRecord:
     key = message.key()
     kind, timestamp = message.timestamp()
     return KafkaRecord(
-        message.partition(),
         message.offset(),
         message.value() or b"",
         timestamp if kind and timestamp >= 0 else None,

@@ -11,7 +11,7 @@ import heapq
 from base64 import b64decode, b64encode
 from binascii import Error as InvalidBase64
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -68,6 +68,27 @@ class AckedOffsets:
     def count_from(self, offset: int) -> int:
         """The number of acked offsets from ``offset``."""
         return (self._bits >> max(offset - self._origin, 0)).bit_count()
+
+
+class ReadyRange:
+    """The ready records of a partition, by its log: the offsets from ``start`` to ``end`` that are neither acked nor
+    leased here."""
+
+    def __init__(self, start: int, end: int, acked: AckedOffsets, leased: Collection[int]) -> None:
+        self.start = start
+        self.end = max(start, end)
+        self._acked = acked
+        self._leased = frozenset(offset for offset in leased if offset >= start)
+
+    def __len__(self) -> int:
+        return max(self.end - self.start - self._acked.count_from(self.start) - len(self._leased), 0)
+
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.end and offset not in self._leased and offset not in self._acked
+
+    def first(self) -> int | None:
+        """The first offset; None if there is none."""
+        return next((offset for offset in range(self.start, self.end) if offset in self), None)
 
 
 class Partition:

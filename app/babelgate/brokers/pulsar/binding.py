@@ -130,7 +130,7 @@ class PulsarBinding:
             try:
                 await within(PING_SECONDS, self.name, self._ping())
             except BabelgateError:
-                self._receiving.doubt()
+                self._receiving.mark_suspect()
                 raise
 
     async def warnings(self) -> Sequence[str]:

@@ -93,7 +93,7 @@ class PulsarClient:
         assert error is not None
         raise error
 
-    def doubt(self) -> None:
+    def mark_suspect(self) -> None:
         """Replace the connection of :meth:`service` in the background if its peer has vanished: it gave no answer."""
         address = self._service
         connection = self._connections.get(address)

@@ -165,7 +165,7 @@ class RabbitBinding:
         try:
             await self._stats.ping(PING_SECONDS)
         except BrokerUnavailable:
-            self._consume_connection.doubt()
+            self._consume_connection.mark_suspect()
             raise
 
     async def warnings(self) -> Sequence[str]:

@@ -111,7 +111,7 @@ class AmqpConnection:
                 return opening.result()
         finally:
             opening.cancel()
-        self.doubt()
+        self.mark_suspect()
         raise BrokerUnavailable(broker=self.broker, reason=f"no channel within {self._channel_seconds:g} s")
 
     async def _open_channel(self, connection: Connection, reader: FrameReader, confirms: bool) -> Channel:
@@ -131,7 +131,7 @@ class AmqpConnection:
         if connection is not None:
             await _close(connection, "closed by the gateway")
 
-    def doubt(self) -> None:
+    def mark_suspect(self) -> None:
         """Replace the connection in the background if its peer has vanished: it gave no answer."""
         connection, reader = self._connection, self._reader
         if connection is None or reader is None or self._replacing:
