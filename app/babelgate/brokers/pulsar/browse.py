@@ -58,8 +58,11 @@ class PulsarBrowser:
 
     async def peek(self, queue: PulsarQueue, limit: int) -> list[Delivery]:
         """The next messages, at most ``limit``."""
+        taken: list[Delivery] = []
         async with self._browsing(queue) as consumers:
-            return await _some(consumers, limit)
+            while len(taken) < limit and (found := await consumers.reserve(min(limit - len(taken), _TAKEN), 0)):
+                taken += found
+        return taken
 
     async def purge(self, queue: PulsarQueue) -> int:
         """Remove the messages that are ready or delayed; return their number.
@@ -70,7 +73,8 @@ class PulsarBrowser:
         count = 0
         async with self._browsing(queue) as consumers:
             while found := await consumers.reserve(_TAKEN, 0):
-                count += len(await _removed(consumers, found))
+                await _acknowledged(consumers, [each.handle for each in found])
+                count += len(found)
             if before := await consumers.backlog():
                 delayed = await self._delayed(queue)
                 for start in range(0, len(delayed), _TAKEN):
@@ -113,10 +117,11 @@ class PulsarBrowser:
             left -= alone
             # What belongs to a producer's batch is removed by the consumer that has the batch.
             while left and (found := await _next_dead(consumers, self._others_seconds)):
-                mine = [each for each in found if _name(each.handle) in left]
-                for each in await _removed(consumers, mine):
-                    done[wanted[_name(each.handle)]] = True
-                    left.discard(_name(each.handle))
+                mine = [each.handle for each in found if _name(each.handle) in left]
+                await _acknowledged(consumers, mine)
+                for name in map(_name, mine):
+                    done[wanted[name]] = True
+                    left.discard(name)
         for name, position in wanted.items():
             if done[position]:
                 self._removed.keep(name, None)
@@ -206,13 +211,6 @@ class PulsarBrowser:
             await consumers.close()
 
 
-async def _some(consumers: ReceivingQueue, limit: int) -> list[Delivery]:
-    taken: list[Delivery] = []
-    while len(taken) < limit and (found := await consumers.reserve(min(limit - len(taken), _TAKEN), 0)):
-        taken += found
-    return taken
-
-
 async def _next_dead(consumers: ReceivingQueue, others_seconds: float) -> list[Delivery]:
     """The next records. None of them is delayed, so that what another reader holds is waited for, so long."""
     loop = asyncio.get_running_loop()
@@ -223,13 +221,8 @@ async def _next_dead(consumers: ReceivingQueue, others_seconds: float) -> list[D
             return found
 
 
-async def _removed(consumers: ReceivingQueue, several: Sequence[Delivery]) -> list[Delivery]:
-    """Acknowledge deliveries; those that were. Raises the first error."""
-    await _acknowledged(consumers, [each.handle for each in several])
-    return list(several)
-
-
 async def _acknowledged(consumers: ReceivingQueue, handles: Sequence[str]) -> None:
+    """Acknowledge deliveries. Raises the first error."""
     for outcome in await consumers.ack(handles):
         if isinstance(outcome, BabelgateError):
             raise outcome

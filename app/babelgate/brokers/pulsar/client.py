@@ -118,7 +118,9 @@ class PulsarClient:
         connection = await self.service()
         authoritative = False
         for _ in range(_MAX_REDIRECTS):
-            answer = await self._asked(connection, topic, authoritative)
+            with translating(translate, self.broker):
+                body = wire.text(1, topic) + wire.number(3, int(authoritative))
+                answer = await connection.request(wire.LOOKUP, body)
             kind = answer.get(3, _CONNECT)
             url = (answer.get(2) if self.settings.tls is not None else answer.get(1)) or b""
             if not self.settings.single_address:
@@ -144,10 +146,8 @@ class PulsarClient:
             with translating(translate, self.broker):
                 try:
                     connection = await self.service()
-                    answer = await connection.request(
-                        wire.PARTITIONS,
-                        lambda request: wire.text(1, topic) + wire.number(2, request) + wire.number(6, int(create)),
-                    )
+                    body = wire.text(1, topic) + wire.number(6, int(create))
+                    answer = await connection.request(wire.PARTITIONS, body)
                 except PulsarError as error:
                     if error.code in NOT_FOUND and not create:
                         return []
@@ -161,9 +161,7 @@ class PulsarClient:
         """The persistent topics of the namespace, each partition by itself. Raises BabelgateError."""
         with translating(translate, self.broker):
             connection = await self.service()
-            answer = await connection.request(
-                wire.TOPICS, lambda request: wire.number(1, request) + wire.text(2, self.settings.namespace)
-            )
+            answer = await connection.request(wire.TOPICS, wire.text(2, self.settings.namespace))
         return [topic.decode() for topic in answer.get(wire.REPEATED, ())]
 
     def reopen(self) -> None:
@@ -229,13 +227,6 @@ class PulsarClient:
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise BrokerUnavailable(self.broker, f"no token of OAuth 2.0: {reason}".rstrip(". ")) from None
         self._token_ends = time.monotonic() + max(lasts - _FRESH_SECONDS, lasts / 2)
-
-    async def _asked(self, connection: PulsarConnection, topic: str, authoritative: bool) -> wire.Fields:
-        with translating(translate, self.broker):
-            return await connection.request(
-                wire.LOOKUP,
-                lambda request: wire.text(1, topic) + wire.number(2, request) + wire.number(3, int(authoritative)),
-            )
 
     def _address(self, url: str, through_service: bool) -> _Address:
         if through_service:

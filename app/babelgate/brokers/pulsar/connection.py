@@ -22,7 +22,20 @@ _MAX_FRAME = 1 << 30
 _ACKED_BYTES = 32 * 1024 * 1024
 _CLIENT = "babelgate"
 
-_REQUEST_FIELD = {
+_ASKED_FIELD = {
+    wire.SUBSCRIBE: 5,
+    wire.PRODUCER: 3,
+    wire.ACK: 8,
+    wire.CLOSE_CONSUMER: 2,
+    wire.PARTITIONS: 2,
+    wire.LOOKUP: 2,
+    wire.CONSUMER_STATS: 1,
+    wire.LAST_MESSAGE_ID: 2,
+    wire.TOPICS: 1,
+}
+"""The field of a request that has its number."""
+
+_ANSWERED_FIELD = {
     wire.SUCCESS: 1,
     wire.ERROR: 1,
     wire.PRODUCER_SUCCESS: 1,
@@ -116,16 +129,14 @@ class PulsarConnection(asyncio.Protocol):
             raise ConnectionEnded("the connection was closed")
         self._transport.write(frame)
 
-    async def request(self, kind: int, encode: Callable[[int], bytes]) -> Fields:
-        """Send a command, whose fields ``encode`` makes with the number of the request; the fields of its answer.
-
-        Raises PulsarError and ConnectionEnded.
-        """
+    async def request(self, kind: int, body: bytes) -> Fields:
+        """Send a command with the fields in ``body``; the fields of its answer. Raises PulsarError and
+        ConnectionEnded."""
         request = next(self._numbers)
         answer: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._requests[request] = answer
         try:
-            self.write(wire.command(kind, encode(request)))
+            self.write(wire.command(kind, body + wire.number(_ASKED_FIELD[kind], request)))
             return await answer
         finally:
             self._requests.pop(request, None)
@@ -195,7 +206,7 @@ class PulsarConnection(asyncio.Protocol):
             endpoints = self.consumers if kind == wire.MESSAGE else self.producers
             if (endpoint := endpoints.get(dict(given).get(1, 0))) is not None:
                 endpoint.received(kind, given, frame[behind:])
-        elif kind in _REQUEST_FIELD:
+        elif kind in _ANSWERED_FIELD:
             fields = wire.read(body)
             if kind == wire.TOPICS_RESPONSE:
                 names = [value for number, value in wire.fields_of(body) if number == _TOPICS_FIELD]
@@ -225,7 +236,7 @@ class PulsarConnection(asyncio.Protocol):
         error = None
         if code and code in fields:
             error = PulsarError(fields[code], fields.get(message, b"").decode("utf-8", "replace"))
-        answer = self._requests.get(fields.get(_REQUEST_FIELD[kind], -1))
+        answer = self._requests.get(fields.get(_ANSWERED_FIELD[kind], -1))
         if answer is None and error is not None and not self._connected.done():
             # An error before CONNECTED answers CONNECT.
             answer = self._connected

@@ -128,37 +128,31 @@ class TopicConsumer:
 
         Raises PulsarError and ConnectionEnded.
         """
-        self.connection.consumers[self._id] = self
-        body = wire.text(1, self.topic) + wire.text(2, SUBSCRIPTION)
-        body += wire.number(3, _KEY_SHARED if key_shared else _SHARED) + wire.number(4, self._id)
         rest = wire.number(13, _EARLIEST)
         if key_shared:
             rest += wire.data(17, wire.number(1, 0))
-        await self._subscribe(body, rest)
+        await self._subscribe(SUBSCRIPTION, _KEY_SHARED if key_shared else _SHARED, rest)
 
     async def open_reader(self, name: str, first: EntryId = _BEGINNING) -> None:
         """Read the topic from its beginning, or from an entry, by a subscription ``name`` of its own, which ends
         with this consumer. It shows what is delayed, held or acknowledged, too. Raises PulsarError and
         ConnectionEnded."""
         self._is_reader = True
-        self.connection.consumers[self._id] = self
-        body = wire.text(1, self.topic) + wire.text(2, name) + wire.number(3, _EXCLUSIVE) + wire.number(4, self._id)
-        rest = wire.number(8, 0) + wire.entry_id(9, first)
-        await self._subscribe(body, rest)
+        await self._subscribe(name, _EXCLUSIVE, wire.number(8, 0) + wire.entry_id(9, first))
 
-    async def _subscribe(self, body: bytes, rest: bytes) -> None:
+    async def _subscribe(self, name: str, kind: int, rest: bytes) -> None:
+        self.connection.consumers[self._id] = self
+        body = wire.text(1, self.topic) + wire.text(2, name) + wire.number(3, kind) + wire.number(4, self._id)
         try:
-            await self.connection.request(wire.SUBSCRIBE, lambda request: body + wire.number(5, request) + rest)
+            await self.connection.request(wire.SUBSCRIBE, body + rest)
         except BaseException:
             # The broker may subscribe it after all, and would keep its share of the keys for it.
             with suppress(ConnectionEnded):
-                self.connection.write(wire.command(wire.CLOSE_CONSUMER, self._named(self.connection.number())))
+                body = wire.number(1, self._id) + wire.number(2, self.connection.number())
+                self.connection.write(wire.command(wire.CLOSE_CONSUMER, body))
             self.connection.consumers.pop(self._id, None)
             raise
         self.is_open = self.connection.is_open
-
-    def _named(self, request: int) -> bytes:
-        return wire.number(1, self._id) + wire.number(2, request)
 
     def flow(self, count: int) -> None:
         """Let the broker send ``count`` more messages. Raises ConnectionEnded."""
@@ -167,17 +161,13 @@ class TopicConsumer:
 
     async def counts(self) -> Counts:
         """What the broker says; what it had sent before has arrived then. Raises PulsarError and ConnectionEnded."""
-        answer = await self.connection.request(
-            wire.CONSUMER_STATS, lambda request: wire.number(1, request) + wire.number(4, self._id)
-        )
+        answer = await self.connection.request(wire.CONSUMER_STATS, wire.number(4, self._id))
         return Counts(answer.get(15, 0), answer.get(9, 0))
 
     async def extent(self) -> Extent:
         """Where the backlog is. The broker reads the last entry of the topic for its answer. Raises PulsarError, also
         where it cannot read that, and ConnectionEnded."""
-        answer = await self.connection.request(
-            wire.LAST_MESSAGE_ID, lambda request: wire.number(1, self._id) + wire.number(2, request)
-        )
+        answer = await self.connection.request(wire.LAST_MESSAGE_ID, wire.number(1, self._id))
         return Extent(wire.entry_id_of(answer[3]) if 3 in answer else None, wire.entry_id_of(answer[1]))
 
     async def ack(self, places: Sequence[EntryId]) -> None:
@@ -185,8 +175,7 @@ class TopicConsumer:
 
         Raises PulsarError and ConnectionEnded.
         """
-        body = self._ack(places)
-        await self.connection.request(wire.ACK, lambda request: body + wire.number(8, request))
+        await self.connection.request(wire.ACK, self._ack(places))
 
     def acked_before(self, place: EntryId) -> None:
         """Acknowledge an entry once more, which has arrived after its acknowledgement. Raises ConnectionEnded."""
@@ -220,7 +209,7 @@ class TopicConsumer:
         self.entries.clear()
         self.connection.consumers.pop(self._id, None)
         try:
-            await self.connection.request(wire.CLOSE_CONSUMER, self._named)
+            await self.connection.request(wire.CLOSE_CONSUMER, wire.number(1, self._id))
         except Exception:
             # With its connection, the consumer has ended, too.
             return

@@ -9,6 +9,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 
+from babelgate.brokers.bounded import signalled
 from babelgate.brokers.pulsar.client import PARTITION, PulsarClient
 from babelgate.brokers.pulsar.consumer import Counts, Entry, Handle, Taken, TopicConsumer
 from babelgate.brokers.pulsar.url import PulsarQueue
@@ -40,7 +41,7 @@ class QueueConsumers:
         self.closed = False
         self._changed = changed
         self._numbers = itertools.count(1)
-        self._woken: set[asyncio.Future[None]] = set()
+        self._woken = asyncio.Event()
         self._listening = asyncio.Lock()
         self._acked_for_others = client.acked_for_others
 
@@ -131,21 +132,13 @@ class QueueConsumers:
 
     async def wait(self, until: float) -> None:
         """Wait for a message, or the end of a consumer, until the loop's time ``until``."""
-        loop = asyncio.get_running_loop()
-        woken = loop.create_future()
-        self._woken.add(woken)
-        timer = loop.call_at(until, _set, woken)
-        try:
-            if not self.ready:
-                await woken
-        finally:
-            timer.cancel()
-            self._woken.discard(woken)
+        if not self.ready:
+            self._woken.clear()
+            await signalled(self._woken, until - asyncio.get_running_loop().time())
 
     def wake(self) -> None:
         """End the waits."""
-        for woken in self._woken:
-            _set(woken)
+        self._woken.set()
 
     def _ended(self, consumer: TopicConsumer) -> None:
         self.forget(consumer)
@@ -196,8 +189,3 @@ class QueueConsumers:
         self.ready.extend(Taken(entry, position) for position in sorted(entry.left))
         self.wake()
         self._changed()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

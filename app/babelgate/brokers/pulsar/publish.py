@@ -59,11 +59,9 @@ class TopicProducer:
         """
         connection = self.connection
         connection.producers[self._number] = self
-        body = wire.text(1, self.topic) + wire.number(2, self._number)
+        body = wire.text(1, self.topic) + wire.number(2, self._number) + wire.text(13, SUBSCRIPTION)
         try:
-            answer = await connection.request(
-                wire.PRODUCER, lambda request: body + wire.number(3, request) + wire.text(13, SUBSCRIPTION)
-            )
+            answer = await connection.request(wire.PRODUCER, body)
         except BaseException:
             # The broker may create it after all.
             self._close()
