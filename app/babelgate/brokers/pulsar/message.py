@@ -234,9 +234,11 @@ def _batch(content: bytes, count: int, published: int) -> list[ReadMessage | Non
 def _message(body: bytes, fields: FieldList, numbers: _Numbers, published: int) -> ReadMessage:
     """The message with this body, or with an empty one where ``fields`` say so."""
     known = dict(fields)
-    properties = dict(wire.pairs_of(value for number, value in fields if number == numbers.property))
-    contract = {name: value for name, value in properties.items() if name in CONTRACT}
-    headers = {name: value for name, value in properties.items() if name not in CONTRACT} or NO_HEADERS
+    properties = dict(wire.pairs_of([value for number, value in fields if number == numbers.property]))
+    contract: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    for name, value in properties.items():
+        (contract if name in CONTRACT else headers)[name] = value
     key, ordering, event = known.get(numbers.key), known.get(numbers.ordering), known.get(numbers.event, 0)
     carried = None
     if key is not None or ordering is not None or event or contract:
@@ -244,7 +246,7 @@ def _message(body: bytes, fields: FieldList, numbers: _Numbers, published: int) 
         carried = PulsarParts(text, bool(known.get(numbers.base64)), ordering, event, contract)
     return ReadMessage(
         b"" if known.get(numbers.null) else body,
-        headers,
+        headers or NO_HEADERS,
         published,
         unsupported_version(contract.get(VERSION)),
         _declared(contract.get(ATTEMPTS)),
