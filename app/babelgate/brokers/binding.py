@@ -188,7 +188,7 @@ class QueueStats:
 
 
 class DeliveryLimit(Struct, frozen=True):
-    """After so many ``deliveries`` of a message the broker itself moves it to its queue ``target``."""
+    """The broker itself moves a message to its queue ``target`` after this number of ``deliveries``."""
 
     deliveries: int
     target: str

@@ -1,4 +1,4 @@
-"""Reads the dead letters of brokers that show a message to nobody else while it is read: it is taken, held, put back.
+"""Reads the dead letters of brokers on which a message that is read is hidden from others: taken, held, put back.
 
 All readers of a queue in this process share what is held of it. It is put back when a reader has reached the end, or
 when no reader continues for a second.

@@ -18,7 +18,7 @@ from babelgate.brokers.artemis.url import ArtemisSettings
 from babelgate.brokers.held import Held, State
 
 _IDLE_MS = 60_000
-"""After so long without a sign of the broker the connection counts as lost. The broker sends one each half of it, and
+"""How long the broker may be silent before the connection counts as lost. The broker sends a frame each half of it, and
 asks for the same: https://activemq.apache.org/components/artemis/documentation/latest/connection-ttl.html"""
 
 _MAX_FRAME = 65_536

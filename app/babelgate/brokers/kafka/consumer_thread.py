@@ -47,8 +47,8 @@ _COMMITTED_SECONDS = 5.0
 that is less. Then they are asked for again."""
 
 _ANSWER_SECONDS = 5.0
-"""A subscription also counts as answered when the client is a member so long after it. One that was taken back at once
-is never sent."""
+"""A subscription also counts as answered when the client proves to be a member this long after it: a subscription that
+is replaced at once is never sent."""
 
 
 class _CommitAnswered(Exception):

@@ -20,7 +20,7 @@ PROOF_SECONDS = 5.0
 """How long a proof of membership counts: several reports, of which a busy machine may delay one."""
 
 ABSENT_SECONDS = 10.0
-"""A client that does not reach its group for so long, while the group answers another client, is replaced. After a
+"""How long a client may be without its group, while the group answers another client, before it is replaced. After a
 stall of the cluster that is shortly after its restart, librdkafka 2.16 may never look for the group again."""
 
 _LOOK_SECONDS = 1.0

@@ -212,7 +212,8 @@ class PulsarBrowser:
 
 
 async def _next_dead(consumers: ReceivingQueue, others_seconds: float) -> list[Delivery]:
-    """The next records. None of them is delayed, so that what another reader holds is waited for, so long."""
+    """The next records. No record is delayed: those of the backlog that do not come are held by another reader, and are
+    waited for up to ``others_seconds``."""
     loop = asyncio.get_running_loop()
     until = loop.time() + others_seconds
     while True:

@@ -269,7 +269,7 @@ class ReadableBacklogs:
 
     @staticmethod
     async def _read_after(consumer: TopicConsumer, place: EntryId) -> None:
-        """Read the entry behind ``place``, as nobody: a reader shows what is held, delayed or acknowledged, too."""
+        """Read the entry behind ``place`` by a reader, which also shows what is held, delayed or acknowledged."""
         woken = asyncio.Event()
         reader = TopicConsumer(consumer.connection, consumer.topic, 0, lambda _: woken.set(), lambda _: woken.set())
         await reader.open_reader(f"babelgate-{secrets.token_hex(8)}", EntryId(place.ledger, place.entry + 1))

@@ -19,7 +19,7 @@ class AcceptedSizes:
     """The limit of one connection, ``max_message_size``, as far as its server has shown it.
 
     It is read at the start of a server, so that another connection may have another limit.
-    ``proven``: bodies of at most so many bytes are accepted. ``limit``: larger ones are refused; None: not known.
+    ``proven``: bodies up to this size, in bytes, are accepted. ``limit``: larger ones are refused; None: not known.
     """
 
     __slots__ = ("_generation", "limit", "proven")
