@@ -37,7 +37,8 @@ def numbers(bodies: list[bytes]) -> list[int]:
 async def test_another_process_acks_by_the_id_alone(one: PulsarBinding, other: PulsarBinding, queue: str) -> None:
     native = one.native_queue(queue, {})
     await one.publish(native, [Outgoing(made(1)), Outgoing(made(2))])
-    first, second = await one.reserve(native, 2, 20, 30)
+    # A busy broker may send the second one later.
+    (first,), (second,) = await one.reserve(native, 1, 20, 30), await one.reserve(native, 1, 20, 30)
     assert one.acks_anywhere(native, first.handle)
     assert await other.ack(native, [first.handle]) == [None]
     stats = await one.stats(native)
