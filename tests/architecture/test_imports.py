@@ -63,6 +63,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "py4j": ("babelgate.pipeline",),
     "pyarrow": ("babelgate.pipeline",),
     "pandas": ("babelgate.pipeline",),
+    "deltalake": ("babelgate.pipeline.tables",),
     "jinja2": ("babelgate.console.rendering", "babelgate.pipeline.report"),
     "markupsafe": ("babelgate.console.rendering",),
     "vl_convert": ("babelgate.pipeline.report",),

@@ -11,7 +11,7 @@ ROWS = (
     ("storage", "spark"),
     ("validate", "journal"),
     ("metrics", "send"),
-    ("report", "find", "source"),
+    ("report", "find", "source", "tables"),
     ("cli",),
 )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import click
 
 from babelgate.pipeline.cli.options import DATE, in_lake, retains, starts_spark
+from babelgate.pipeline.cli.tables import follow, tables_follow
 from babelgate.pipeline.spark.launch import Launch
 
 
@@ -52,7 +54,8 @@ def validate(
     from babelgate.pipeline.validate.job import validate as run
 
     reading = ReadOptions(form, column, max_body_bytes or MAX_BODY_BYTES)
-    run(launch, inputs, lake, reading, max_quarantine_rate, force)
+    with tables_follow(lake, "accepted", "quarantined"):
+        run(launch, inputs, lake, reading, max_quarantine_rate, force)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline ingest /var/lib/babelgate/journal --lake lake")
@@ -92,7 +95,10 @@ def ingest(
     """
     from babelgate.pipeline.journal.ingest import ingest as run
 
-    run(launch, landing, lake, None if once else interval_seconds, max_files, checkpoint)
+    tables = "journal", "journal_gaps"
+    interval = None if once else interval_seconds
+    with tables_follow(lake, *tables):
+        run(launch, landing, lake, interval, max_files, checkpoint, partial(follow, lake, *tables))
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline compact --lake lake")
@@ -115,7 +121,8 @@ def compact(launch: Launch, lake: str, target_mib: float, retain_hours: float, f
     """
     from babelgate.pipeline.journal.compact import compact as run
 
-    run(launch, lake, target_mib, retain_hours, force)
+    with tables_follow(lake, "journal"):
+        run(launch, lake, target_mib, retain_hours, force)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline metrics --lake lake --from 2026-01-01 --to 2026-01-31")
@@ -147,10 +154,12 @@ def metrics(
     """
     from babelgate.pipeline.metrics.dates import DateRange
     from babelgate.pipeline.metrics.job import metrics as run
+    from babelgate.pipeline.metrics.stages import DATASETS
 
     if start is not None and end is not None and start > end:
         raise click.BadParameter("it is before --from", param_hint="--to")
-    run(launch, lake, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
+    with tables_follow(lake, *DATASETS):
+        run(launch, lake, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")

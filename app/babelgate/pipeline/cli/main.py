@@ -7,12 +7,14 @@ import click
 from babelgate.pipeline.cli.datasets import compact, ingest, metrics, report, validate
 from babelgate.pipeline.cli.find import message, trace
 from babelgate.pipeline.cli.send import backfill, redrive, replay
+from babelgate.pipeline.cli.tables import tables
 
 COMMANDS: tuple[click.Command, ...] = (
     validate,
     ingest,
     compact,
     metrics,
+    tables,
     report,
     message,
     trace,

@@ -26,7 +26,7 @@ from babelgate.pipeline.journal.reader import (
 )
 from babelgate.pipeline.spark.console import progress, summarize
 from babelgate.pipeline.spark.launch import Launch
-from babelgate.pipeline.storage.datasets import DatasetStore, run_id
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import DATASETS, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS
 
@@ -46,21 +46,53 @@ def compact(
     ``target_mib``: the size of a file; ``force``: compact every date, not only those with new batches.
     """
     require_journal(root)
-    with launch.spark("compact") as spark:
-        began = time.monotonic()
-        store = DatasetStore(spark, root)
-        with exclusive_lock(store.files, f"{store.folder(JOURNAL.name)}/_compact.lock", "compact"):
-            before = snapshot(store)
-            if before.run is None and not before.batches:
-                raise JobFailed(f"{root} has no dataset journal: {INGEST_FIRST}")
-            remove_leftovers(store, before)
-            removed = remove_retired(store, before, now_ms() - int(retain_hours * 3_600_000))
-            with progress(spark, "compact"):
-                made = _Compaction(store, before, target_mib).run(force)
+    began = time.monotonic()
+    until = now_ms() - int(retain_hours * 3_600_000)
+    done = None if force else _without_spark(root, until)
+    if done is None:
+        with launch.spark("compact") as spark:
+            store = DatasetStore(spark, root)
+            with exclusive_lock(store.files, _lock(store), "compact"):
+                before = snapshot(store)
+                if before.run is None and not before.batches:
+                    raise JobFailed(f"{root} has no dataset journal: {INGEST_FIRST}")
+                removed = _tidy(store, before, until)
+                with progress(spark, "compact"):
+                    made = _Compaction(store, before, target_mib).run(force)
+    else:
+        made, removed = done
     facts = {"job": "compact", **made, "removed": removed, "seconds": round(time.monotonic() - began, 3)}
     summarize(launch.summary, facts)
     _print_result(facts)
     return facts
+
+
+def _without_spark(root: str, until: int) -> tuple[dict[str, Any], list[str]] | None:
+    """The facts of a compaction of nothing, and what was removed; None if there is work, or ``root`` is not local."""
+    try:
+        store = DatasetReader.without_spark(root)
+    except (OSError, ValueError):
+        return None
+    if not store.files.is_local:
+        return None
+    with exclusive_lock(store.files, _lock(store), "compact"):
+        before = snapshot(store)
+        if before.run is None or before.batches:
+            return None
+        return _nothing(before), _tidy(store, before, until)
+
+
+def _nothing(before: Snapshot) -> dict[str, Any]:
+    return {"run_id": before.run, "unchanged": True, "batches": 0, "dates": 0, "rows": 0}
+
+
+def _lock(store: DatasetReader) -> str:
+    return f"{store.folder(JOURNAL.name)}/_compact.lock"
+
+
+def _tidy(store: DatasetReader, before: Snapshot, until: int) -> list[str]:
+    remove_leftovers(store, before)
+    return remove_retired(store, before, until)
 
 
 class _Compaction:
@@ -77,7 +109,7 @@ class _Compaction:
         touched = sorted(rows if force else {day for each in before.batches for day in each.dates})
         done = {"batches": len(batches), "dates": len(touched), "rows": sum(rows[day] for day in touched)}
         if not (batches or force):
-            return {"run_id": before.run, "unchanged": True, **done}
+            return _nothing(before)
         run = run_id("compact", batches, {"after": before.run, "target_mib": self._target_mib})
         parts = {day: self._write(day, rows[day], run) for day in touched}
         corrupt = self._corrupt(run)
@@ -148,7 +180,7 @@ def dataset_path(dataset: str, folder: str) -> str:
     return f"{dataset}/v={DATASETS[dataset].version}/{folder}"
 
 
-def remove_leftovers(store: DatasetStore, current: Snapshot) -> None:
+def remove_leftovers(store: DatasetReader, current: Snapshot) -> None:
     """Remove folders left by killed compactions. The caller owns the lock of ``compact``."""
     used = {*_used(current), *current.compacted.retired}
     for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
@@ -157,7 +189,7 @@ def remove_leftovers(store: DatasetStore, current: Snapshot) -> None:
                 store.files.remove(store.folder(dataset, run))
 
 
-def remove_retired(store: DatasetStore, current: Snapshot, until: int) -> list[str]:
+def remove_retired(store: DatasetReader, current: Snapshot, until: int) -> list[str]:
     """Remove folders and batches retired at ``until`` (Unix ms) or before. Returns their paths below the root."""
     batches = [batch for batch in committed(store) if current.compacted.merged.get(batch, until + 1) <= until]
     folders = [dataset_path(*each) for batch in batches for each in folders_of(store, batch)]
@@ -179,7 +211,7 @@ def _folders(current: Snapshot, until: int) -> Iterator[str]:
             yield each
 
 
-def _gaps(store: DatasetStore, until: int) -> Iterator[str]:
+def _gaps(store: DatasetReader, until: int) -> Iterator[str]:
     manifests = {run: store.manifest(JOURNAL_GAPS.name, run) or {} for run in store.runs(JOURNAL_GAPS.name)}
     runs = sorted(manifests, key=lambda run: -int(manifests[run]["completed_at"]))
     current = store.current(JOURNAL_GAPS.name)

@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from fnmatch import fnmatch
@@ -44,11 +44,13 @@ def ingest(
     interval_seconds: float | None = None,
     max_files: int = 1000,
     checkpoint: str | None = None,
+    committed: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Run the job and print its result. Returns the facts of the summary.
 
     ``interval_seconds``: seconds between batches of an endless run; None: read what has landed and end. ``max_files``:
-    segments per batch. Raises UsageError for a missing landing folder, JobFailed.
+    segments per batch. ``committed``: called after each batch of an endless run. Raises UsageError for a missing
+    landing folder, JobFailed.
     """
     _check(landing, must_have=interval_seconds is None)
     with launch.spark("ingest") as spark:
@@ -60,7 +62,7 @@ def ingest(
         home = store.folder(JOURNAL.name)
         place = checkpoint or f"{home}/_checkpoint"
         with exclusive_lock(store.files, f"{home}/_ingest.lock", "ingest"):
-            job = _IngestJob(store, landed.qualified(landing), place, max_files)
+            job = _IngestJob(store, landed.qualified(landing), place, max_files, committed)
             with progress(spark, "ingest") if interval_seconds is None else nullcontext():
                 job.reread_damaged()
                 job.stream(interval_seconds)
@@ -72,7 +74,10 @@ def ingest(
 
 
 class _IngestJob:
-    def __init__(self, store: DatasetStore, landing: str, checkpoint: str, max_files: int) -> None:
+    def __init__(
+        self, store: DatasetStore, landing: str, checkpoint: str, max_files: int, committed: Callable[[], None] | None
+    ) -> None:
+        self._committed = committed
         self._store = store
         self._spark: SparkSession = store.spark
         self._landing = landing
@@ -158,6 +163,8 @@ class _IngestJob:
             if self._is_continuous:
                 self.reread_damaged()
                 self._publish_gaps()
+                if self._committed is not None:
+                    self._committed()
                 say(f"ingest: batch {number}: {_totals_text(made)}")
         except BaseException as error:
             self._error = error

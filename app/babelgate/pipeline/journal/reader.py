@@ -12,7 +12,7 @@ import msgspec
 from babelgate.observe.journal.record import Segment
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import Commit, CommitContent, IngestedState
-from babelgate.pipeline.storage.datasets import DatasetStore, require
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, require
 from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Snapshot:
     """The journal at one moment: the compacted part, and the batches since. It stays readable as long as ``compact``
     retains the folders it replaces (``--retain-hours``)."""
 
-    def __init__(self, store: DatasetStore, run: str | None, compacted: Compacted, batches: list[Commit]) -> None:
+    def __init__(self, store: DatasetReader, run: str | None, compacted: Compacted, batches: list[Commit]) -> None:
         self.run = run
         """The run id of the compaction it is based on; None before the first."""
         self.compacted = compacted
@@ -104,17 +104,22 @@ class Snapshot:
 
     def missing(self) -> DataFrame:
         """The missing records, as rows of ``journal_gaps``."""
-        return self._store.spark.createDataFrame(list(gaps(self.known())), JOURNAL_GAPS.ddl)
+        return self._spark().createDataFrame(list(gaps(self.known())), JOURNAL_GAPS.ddl)
+
+    def _spark(self) -> SparkSession:
+        if not isinstance(self._store, DatasetStore):
+            raise TypeError("this snapshot was taken without Spark")
+        return self._store.spark
 
     def _read(self, folders: list[str], ddl: str) -> DataFrame:
-        spark = self._store.spark
+        spark = self._spark()
         if not folders:
             return spark.createDataFrame([], ddl)
         # Columns come from the files alone, not from folder names.
         return spark.read.schema(ddl).option("recursiveFileLookup", "true").parquet(*folders)
 
 
-def snapshot(store: DatasetStore) -> Snapshot:
+def snapshot(store: DatasetReader) -> Snapshot:
     """The journal below the store's root as it is now; empty before the first batch."""
     # Where replacing a file is not atomic, a killed process may have left no CURRENT file: see Files.write.
     run = store.current(JOURNAL.name) or store.newest(JOURNAL.name)
@@ -186,7 +191,7 @@ def save(store: DatasetStore, frame: DataFrame, dataset: str, folder: str) -> No
     frame.write.mode("overwrite").options(**_WRITING).parquet(f"{store.folder(dataset)}/{folder}")
 
 
-def folders_of(store: DatasetStore, batch: str) -> list[tuple[str, str]]:
+def folders_of(store: DatasetReader, batch: str) -> list[tuple[str, str]]:
     """The folders of a batch as (dataset, folder); empty if it has no commit."""
     content = store.files.read(_url(store, batch))
     if content is None:
@@ -196,12 +201,12 @@ def folders_of(store: DatasetStore, batch: str) -> list[tuple[str, str]]:
     return [(dataset, folder) for dataset, folder in folders if folder is not None]
 
 
-def remove_commit(store: DatasetStore, batch: str) -> None:
+def remove_commit(store: DatasetReader, batch: str) -> None:
     """Remove the commit of a batch that was compacted."""
     store.files.remove(_url(store, batch))
 
 
-def committed(store: DatasetStore) -> list[str]:
+def committed(store: DatasetReader) -> list[str]:
     """The names of all committed batches."""
     listed = store.files.list(f"{store.folder(JOURNAL.name)}/{_COMMITS}")
     names = (each.url.rpartition("/")[2] for each in listed)
@@ -213,11 +218,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _url(store: DatasetStore, batch: str) -> str:
+def _url(store: DatasetReader, batch: str) -> str:
     return f"{store.folder(JOURNAL.name)}/{_COMMITS}/{batch}.json"
 
 
-def _commits(store: DatasetStore, merged: Collection[str]) -> Iterator[Commit]:
+def _commits(store: DatasetReader, merged: Collection[str]) -> Iterator[Commit]:
     for name in committed(store):
         content = None if name in merged else store.files.read(_url(store, name))
         # None: compact has removed the commit meanwhile, because it is in an older compaction.

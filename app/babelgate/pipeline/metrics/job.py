@@ -11,13 +11,13 @@ import click
 
 from babelgate import __version__
 from babelgate.pipeline.errors import JobFailed
-from babelgate.pipeline.journal.reader import Snapshot, existing, gaps, now_ms, require_journal
+from babelgate.pipeline.journal.reader import Snapshot, existing, gaps, now_ms, require_journal, snapshot
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from babelgate.pipeline.metrics.missing_spans import missing_spans_of
 from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
-from babelgate.pipeline.storage.datasets import DatasetStore, Manifest, run_id
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
 
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
@@ -26,18 +26,50 @@ _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettere
 def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, retain_hours: float = 24.0) -> Manifest:
     """Run the job and print its result. Returns the manifest of the run. Raises JobFailed."""
     require_journal(root)
-    with launch.spark("metrics") as spark:
-        store = DatasetStore(spark, root)
-        journal = existing(spark, root)
-        with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
-            job = _MetricsJob(store, journal, within)
-            removed = job.tidy(now_ms() - int(retain_hours * 3_600_000))
-            manifest, unchanged = job.run(force)
-        places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
+    until = now_ms() - int(retain_hours * 3_600_000)
+    done = None if force else _without_spark(root, within, until)
+    if done is None:
+        with launch.spark("metrics") as spark:
+            store = DatasetStore(spark, root)
+            journal = existing(spark, root)
+            with exclusive_lock(store.files, _lock(store), "metrics"):
+                job = _MetricsJob(store, journal, within)
+                removed = job.tidy(until)
+                manifest, is_old = job.run(force)
+            home = store.root
+    else:
+        manifest, removed, home = done
+        is_old = True
+    places = {name: folder(home, name, manifest["run_id"]) for name in DATASETS}
     facts = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
-    summarize(launch.summary, {**facts, "unchanged": unchanged, "removed": removed, "paths": places})
-    _print_result(facts, root, unchanged, len(removed))
+    summarize(launch.summary, {**facts, "unchanged": is_old, "removed": removed, "paths": places})
+    _print_result(facts, root, is_old, len(removed))
     return manifest
+
+
+def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, list[str], str] | None:
+    """The current manifest if nothing has changed, what was removed, and the root; None otherwise, or if ``root`` is
+    not local."""
+    try:
+        store = DatasetReader.without_spark(root)
+    except (OSError, ValueError):
+        return None
+    if not store.files.is_local:
+        return None
+    with exclusive_lock(store.files, _lock(store), "metrics"):
+        run = store.current(DATASETS[0])
+        former = None if run is None else unchanged(store.root, DATASETS, run)
+        if former is None or former["code_version"] != __version__:
+            return None
+        journal = snapshot(store)
+        now = state_of(journal.dates(), missing_spans_of(gaps(journal.known())))
+        if changed(former["state"], now, within):
+            return None
+        return former, remove_superseded(store, DATASETS, former, until), store.root
+
+
+def _lock(store: DatasetReader) -> str:
+    return f"{store.folder(DATASETS[0])}/_metrics.lock"
 
 
 class _MetricsJob:
@@ -121,7 +153,7 @@ class _MetricsJob:
         )
 
 
-def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
+def remove_superseded(store: DatasetReader, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
     """Remove dates superseded at ``until`` (Unix ms) or before, and leftovers of killed runs.
 
     ``current``: the manifest of the current run. Returns the removed paths below the root. The caller owns the lock of
@@ -136,7 +168,7 @@ def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Man
 class _DatasetRuns:
     """The runs of one dataset. A date of a run is unused since a later run that has this date was completed."""
 
-    def __init__(self, store: DatasetStore, dataset: str, current: Manifest, until: int) -> None:
+    def __init__(self, store: DatasetReader, dataset: str, current: Manifest, until: int) -> None:
         self._store = store
         self._home = store.folder(dataset)
         self._current: str = current["run_id"]
@@ -174,8 +206,8 @@ class _DatasetRuns:
         return None if manifest is None else int(manifest["completed_at"])
 
 
-def _print_result(facts: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
-    if unchanged:
+def _print_result(facts: Mapping[str, Any], root: str, is_old: bool, removed: int) -> None:
+    if is_old:
         say(f"Nothing has changed since run {facts['run_id']}; use --force to repeat it.")
     at_least = "at least " if facts["at_least"] else ""
     counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in facts["counts"].items() if count)

@@ -22,6 +22,8 @@ from babelgate.pipeline.storage.schemas import DATASETS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from babelgate.pipeline.storage.arrow_files import ArrowFiles
+
 Manifest = dict[str, Any]
 _WRITING = {
     # Ids are nearly all different, so a dictionary only costs time.
@@ -98,17 +100,21 @@ def _read_bytes(url: str) -> bytes:
         return bytes(stream.read())
 
 
-class DatasetStore:
-    """Reads and writes the datasets below ``root``, on any file system that Spark supports.
+class DatasetReader:
+    """The runs and manifests of the datasets below ``root``. Needs no Spark, unless ``files`` does."""
 
-    Writers call ``write`` or ``write_by``, then ``publish``. Until then readers see the former run. If two writers
-    write the same run at once, one of them fails.
-    """
+    files: Files | ArrowFiles
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.spark = spark
-        self.files = Files(spark, root)
-        self.root = self.files.qualified(root).rstrip("/")
+    def __init__(self, files: Files | ArrowFiles, root: str) -> None:
+        self.files = files
+        self.root = files.qualified(root).rstrip("/")
+
+    @classmethod
+    def without_spark(cls, root: str) -> DatasetReader:
+        """A reader through Arrow. Raises OSError, and ValueError for a URL that Arrow does not read."""
+        from babelgate.pipeline.storage.arrow_files import ArrowFiles
+
+        return cls(ArrowFiles(root), root)
 
     def folder(self, dataset: str, run: str | None = None) -> str:
         """The URL of a dataset, or of one of its runs."""
@@ -134,6 +140,20 @@ class DatasetStore:
         """The id of the run that was completed last, current or not; None before the first."""
         made = ((self.manifest(dataset, run) or {}, run) for run in self.runs(dataset))
         return max(((manifest["completed_at"], run) for manifest, run in made), default=(0, None))[1]
+
+
+class DatasetStore(DatasetReader):
+    """Reads and writes the datasets below ``root``, on any file system that Spark supports.
+
+    Writers call ``write`` or ``write_by``, then ``publish``. Until then readers see the former run. If two writers
+    write the same run at once, one of them fails.
+    """
+
+    files: Files
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        super().__init__(Files(spark, root), root)
+        self.spark = spark
 
     def read(self, dataset: str, run: str | None = None) -> DataFrame:
         """The rows of a run, by default the current one, with the dataset's schema. Raises JobFailed without one."""

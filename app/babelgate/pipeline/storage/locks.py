@@ -12,9 +12,13 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.storage.files import Files
+
+if TYPE_CHECKING:
+    from babelgate.pipeline.storage.arrow_files import ArrowFiles
 
 LEASE_SECONDS = 60.0
 """Seconds after which a lock on a remote file system expires if its owner was killed."""
@@ -23,7 +27,7 @@ _SETTLE_SECONDS = 2.0
 
 
 @contextmanager
-def exclusive_lock(files: Files, url: str, job: str) -> Iterator[None]:
+def exclusive_lock(files: Files | ArrowFiles, url: str, job: str) -> Iterator[None]:
     """Own the lock ``url`` during the block. Raises JobFailed if another ``job`` owns it, or took it over meanwhile.
 
     On a local file system this is an operating-system lock, which ends with the process. Elsewhere it is a file that
@@ -51,7 +55,15 @@ def _file_lock(url: str, job: str) -> Iterator[None]:
 
 
 @contextmanager
-def _lease_lock(files: Files, url: str, job: str) -> Iterator[None]:
+def waiting_lock(path: str) -> Iterator[None]:
+    """Own the lock file ``path`` of a local file system during the block; wait while another process owns it."""
+    with Path(path).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _lease_lock(files: Files | ArrowFiles, url: str, job: str) -> Iterator[None]:
     mine = uuid.uuid4().hex
     owner = _read_owner(files, url)
     if owner is not None:
@@ -93,7 +105,7 @@ def _lease_lock(files: Files, url: str, job: str) -> Iterator[None]:
         raise JobFailed(f"Another {job} took over: for {LEASE_SECONDS:.0f} s nothing had been heard of this one.")
 
 
-def _read_owner(files: Files, url: str) -> tuple[str, str] | None:
+def _read_owner(files: Files | ArrowFiles, url: str) -> tuple[str, str] | None:
     content = files.read(url)
     if content is None:
         return None

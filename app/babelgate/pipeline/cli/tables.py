@@ -1,0 +1,73 @@
+"""The command ``tables``, and what keeps tables equal to the datasets of other commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from babelgate.pipeline.cli.options import in_lake
+from babelgate.pipeline.errors import JobFailed, QualityBroken, require_spark
+
+
+@click.command(
+    epilog="\b\nExamples:\n  babelgate pipeline tables --lake lake"
+    "\n  babelgate pipeline tables --lake lake --format duckdb > views.sql"
+)
+@in_lake
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "duckdb"]),
+    default="text",
+    show_default=True,
+    help="A list of the tables, or SQL that makes a view of each in DuckDB.",
+)
+def tables(lake: str, form: str) -> None:
+    """List the tables of the lake, which Spark, DuckDB, Polars and pandas read.
+
+    Each dataset is a Delta Lake table. The jobs keep them current. This command makes those that are missing, such as
+    in a lake of an older version of babelgate; it copies no data and does not start Spark.
+    """
+    require_spark("deltalake", "pyarrow")
+    from babelgate.pipeline.tables.duckdb_views import duckdb_views
+    from babelgate.pipeline.tables.moment import open_tables
+    from babelgate.pipeline.tables.publish import publish_tables, table_url
+
+    made = publish_tables(lake)
+    if not made:
+        raise JobFailed(f"{lake} has no dataset: run `babelgate pipeline ingest` or `validate` first")
+    if form == "duckdb":
+        click.echo("\n".join(duckdb_views(open_tables(lake))), nl=False)
+        return
+    for each in made:
+        told = f"{each.rows:>12} rows {each.files:>6} files  version {each.version:>4}"
+        click.echo(f"{each.name:<14}{told}  {table_url(lake, each.name)}")
+
+
+@contextmanager
+def tables_follow(lake: str, *datasets: str) -> Iterator[None]:
+    """Make the tables of ``datasets`` equal to what the job in the block has made current.
+
+    A table that cannot be written is warned of: the dataset itself is right, and the next run or ``tables`` mends it.
+    """
+    try:
+        yield
+    except QualityBroken:
+        follow(lake, *datasets)
+        raise
+    follow(lake, *datasets)
+
+
+def follow(lake: str, *datasets: str) -> None:
+    """The same, after the job."""
+    from babelgate.pipeline.spark.console import say
+
+    try:
+        require_spark("deltalake", "pyarrow")
+        from babelgate.pipeline.tables.publish import publish_tables
+
+        publish_tables(lake, datasets)
+    except click.ClickException as error:
+        say(f"warning: the tables in {lake} are not current: {error.message}")

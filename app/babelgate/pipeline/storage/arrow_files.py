@@ -1,0 +1,100 @@
+"""Reads and lists files through Arrow, without Spark: what a command asks before it starts Spark, or instead."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from babelgate.pipeline.storage.files import FileStatus
+from babelgate.pipeline.storage.input_files import locate
+
+
+class ArrowFiles:
+    """The file system of ``url``, with the reading methods of :class:`~babelgate.pipeline.storage.files.Files`.
+
+    Raises OSError, and ValueError for a URL that Arrow does not read. All URLs of a call are at or below ``url``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._system, path = locate(url)
+        self._path = path.rstrip("/")
+        self.is_local = isinstance(self._system, fs.LocalFileSystem)
+        self.root = self._path if self.is_local else url.rstrip("/")
+
+    def qualified(self, url: str) -> str:
+        """``url``, absolute."""
+        return str(Path(url).absolute()) if len(urlsplit(url).scheme) < 2 else url
+
+    def path(self, url: str) -> str:
+        """The path of ``url`` in the file system."""
+        return self._path + url.removeprefix(self.root)
+
+    def exists(self, url: str) -> bool:
+        """Whether there is such a file or folder."""
+        return bool(self._system.get_file_info(self.path(url)).type != fs.FileType.NotFound)
+
+    def list(self, url: str) -> list[FileStatus]:
+        """The entries of the folder ``url``, sorted by name; empty if there is no such folder."""
+        below = self._system.get_file_info(fs.FileSelector(self.path(url), allow_not_found=True))
+        return sorted(self._status(each) for each in below)
+
+    def folders(self, url: str, prefix: str) -> Sequence[str]:
+        """The names of the folders in ``url`` that begin with ``prefix``, without the prefix, sorted."""
+        names = (each.url.rpartition("/")[2] for each in self.list(url) if each.is_folder)
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+    def walk(self, url: str) -> Iterator[FileStatus]:
+        """The files below the folder ``url``, sorted by name."""
+        for each in self.list(url):
+            if each.is_folder:
+                yield from self.walk(each.url)
+            else:
+                yield each
+
+    def read(self, url: str) -> bytes | None:
+        """The content of a small file; None if there is no such file."""
+        try:
+            with self._system.open_input_stream(self.path(url)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, url: str, content: bytes) -> None:
+        """Write a small file atomically. On an object store it appears when it is closed."""
+        path = self.path(url)
+        if not self.is_local:
+            with self._system.open_output_stream(path) as stream:
+                stream.write(content)
+            return
+        temporary = Path(path).with_name(f".{Path(path).name}.{uuid.uuid4()}")
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def remove(self, url: str) -> None:
+        """Remove a file, or a folder with its content, if it exists."""
+        path = self.path(url)
+        kind = self._system.get_file_info(path).type
+        if kind == fs.FileType.Directory:
+            self._system.delete_dir(path)
+        elif kind != fs.FileType.NotFound:
+            self._system.delete_file(path)
+
+    def parquet_metadata(self, url: str) -> object:
+        """The footer of the Parquet file ``url``, as Arrow's FileMetaData."""
+        from pyarrow import parquet
+
+        with self._system.open_input_file(self.path(url)) as file:
+            return parquet.read_metadata(file)
+
+    def _status(self, info: fs.FileInfo) -> FileStatus:
+        url = self.root + info.path.rstrip("/").removeprefix(self._path)
+        modified_at = (info.mtime_ns or 0) // 1_000_000
+        return FileStatus(url, info.size or 0, modified_at, info.type == fs.FileType.Directory)
