@@ -74,7 +74,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
         "babelgate.pipeline.send",
         "babelgate.pipeline.source",
     ),
-    "httpcore": ("babelgate.cluster", "babelgate.push", "babelgate.identities.fetching"),
+    "httpcore": ("babelgate.cluster", "babelgate.push", "babelgate.identities.fetching", "babelgate.schemas.source"),
     "jwt": ("babelgate.identities.keys",),
 }
 """Who alone imports a library. A broker's client is an extra, so only its own package may import it."""

@@ -1,4 +1,4 @@
-"""The commands ``schemas validate`` and ``schemas check``, which read directories and need no running gateway."""
+"""The commands ``schemas validate``, ``check`` and ``bundle``, which read directories and need no running gateway."""
 
 from __future__ import annotations
 
@@ -70,6 +70,15 @@ def check(old: Path, new: Path, mode: Literal["backward", "forward", "full"], as
         sys.exit(UNDECIDED)
     if not as_json:
         say(f"compatible ({mode})")
+
+
+@schemas.command(epilog="\b\nExample:\n  babelgate schemas bundle schemas/ > schemas.json")
+@click.argument("directory", type=_DIRECTORY)
+def bundle(directory: Path) -> None:
+    """Print the schemas below DIRECTORY as one JSON object, which a gateway can read from a URL (schemas.url)."""
+    from babelgate.schemas.files import bundled
+
+    click.echo(bundled(_files(directory).values()), nl=False)
 
 
 def _files(directory: Path) -> Mapping[str, SchemaFile]:

@@ -158,8 +158,8 @@ class Settings(Section):
             self._check_push(key, route)
             if route.encrypt and not self.body_keys:
                 raise ConfigError(key=f"{key}.encrypt", reason="needs body_keys, the keys that encrypt")
-            if route.schema_mode != "off" and self.schemas.directory is None:
-                reason = "needs schemas.directory, a directory with the schemas of jobs"
+            if route.schema_mode != "off" and not self.schemas.is_configured:
+                reason = "needs schemas.directory or schemas.url, where the schemas of jobs are"
                 raise ConfigError(key=f"{key}.schema", reason=reason)
         if isinstance(self.auth, AuthSettings):
             try:

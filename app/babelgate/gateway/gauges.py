@@ -51,6 +51,7 @@ from babelgate.observe.metrics.catalogue import (
     RATES_ALONE,
     RECEIVE_WAITERS,
     REINJECTED,
+    SCHEMA_FAILURES,
     SPAN_LOSSES,
     SPANS_DROPPED,
     STORAGE_REFUSALS,
@@ -138,6 +139,7 @@ class Gauges:
             ISSUER_FAILURES.otel: {
                 (issuer,): float(why is not None) for issuer, why in self._gateway.overview.issuers().items()
             },
+            SCHEMA_FAILURES.otel: {(): float(self._gateway.schema_checks.refresh_failure is not None)},
             PUBLISH_INFLIGHT.otel: publishes,
             OPEN_CIRCUITS.otel: circuits,
             STORAGE_REFUSALS.otel: {

@@ -24,6 +24,8 @@ class SchemaChecks:
     def __init__(self, observe: Observe) -> None:
         self.schemas = JobSchemas()
         """Those of the configuration, which may be replaced at any time."""
+        self.refresh_failure: str | None = None
+        """Why the schemas at a URL were not read, or cannot be used, at the last try; None: they are used."""
         self._observe = observe
 
     async def check(self, route: Route, sent: Envelope) -> None:

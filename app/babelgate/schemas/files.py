@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from babelgate.envelope.contract import is_text
-from babelgate.jsontext import exceeds_depth, is_encodable
+from babelgate.jsontext import decoded, exceeds_depth, is_encodable
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SUFFIX = ".json"
@@ -57,25 +60,54 @@ class _Refused(Exception):
     pass
 
 
+class _Bundle(msgspec.Struct):
+    files: dict[str, msgspec.Raw]
+
+
+_BUNDLE = msgspec.json.Decoder(_Bundle)
+
+
 def read_files(directory: Path) -> tuple[dict[str, SchemaFile], list[SchemaFault]]:
     """The schemas below ``directory`` by their jobs, and what is wrong with the other files.
 
     Files that do not end in ``.json``, and all below a name that begins with a dot, are no schemas. Reads at most
     MAX_BYTES and blocks for the disk.
     """
-    files: dict[str, SchemaFile] = {}
-    faults: list[SchemaFault] = []
     if not directory.is_dir():
         return {}, [SchemaFault("", "", f"{directory} is not a directory")]
+    return _read((path.relative_to(directory).as_posix(), partial(_text, path)) for path in _paths(directory))
+
+
+def read_bundle(bundle: bytes) -> tuple[dict[str, SchemaFile], list[SchemaFault]]:
+    """The schemas of a bundle, which :func:`bundled` has made or another program, and what is wrong with the others."""
+    try:
+        files = decoded(_BUNDLE, bundle).files
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return {}, [SchemaFault("", "", f'is no bundle, which is {{"files": {{"NAME.json": SCHEMA, …}}}}: {error}')]
+    return _read((name, partial(bytes, text)) for name, text in files.items())
+
+
+def bundled(files: Iterable[SchemaFile]) -> bytes:
+    """A bundle of ``files``: one JSON object with each schema as its file has it, by the path of the file."""
+    each = (json.dumps(file.path).encode() + b": " + file.text.strip() for file in sorted(files, key=_path_of))
+    return b'{"files": {\n' + b",\n".join(each) + b"\n}}\n"
+
+
+def _path_of(file: SchemaFile) -> str:
+    return file.path
+
+
+def _read(found: Iterable[tuple[str, Callable[[], bytes]]]) -> tuple[dict[str, SchemaFile], list[SchemaFault]]:
+    files: dict[str, SchemaFile] = {}
+    faults: list[SchemaFault] = []
     size = count = 0
-    for path in _paths(directory):
-        name = path.relative_to(directory).as_posix()
+    for name, read in found:
         count += 1
         try:
-            text = _text(path)
+            text = read()
             size += len(text)
             if count > MAX_FILES or size > MAX_BYTES:
-                reason = f"the directory has more than {MAX_FILES} files, or more than {MAX_BYTES} bytes"
+                reason = f"there are more than {MAX_FILES} files, or more than {MAX_BYTES} bytes"
                 return files, [*faults, SchemaFault("", "", reason)]
             file = _file(name, text)
         except _Refused as refused:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import ConfigError, Problem, shortened
 from babelgate.extras import how_to_install, missing
 from babelgate.jsontext import exceeds_depth, pointer
-from babelgate.schemas.files import SchemaFault, SchemaFile, read_files
+from babelgate.schemas.files import SchemaFault, SchemaFile, read_bundle, read_files
+from babelgate.schemas.source import BundleSource
 from babelgate.schemas.structure import self_contained, structure_faults, uri_of
 from babelgate.schemas.weights import TooHeavy, Weigher, Weight
 
@@ -120,10 +122,15 @@ class JobSchema:
 
 
 class JobSchemas:
-    """The schemas of all jobs; immutable."""
+    """The schemas of all jobs; immutable. ``source``: the bundle that they are from; None for a directory."""
 
-    def __init__(self, schemas: Mapping[str, JobSchema] = {}) -> None:
+    def __init__(self, schemas: Mapping[str, JobSchema] = {}, source: BundleSource | None = None) -> None:
         self._schemas = schemas
+        self.source = source
+
+    def of(self, source: BundleSource) -> JobSchemas:
+        """The same schemas, from ``source``."""
+        return JobSchemas(self._schemas, source)
 
     def __len__(self) -> int:
         return len(self._schemas)
@@ -155,19 +162,41 @@ def load(directory: Path) -> JobSchemas:
     the library, its ``extra`` is the one to install.
     """
     schemas, faults = compiled(directory)
+    refuse(faults, "schemas.directory")
+    return schemas
+
+
+def require_library(key: str) -> None:
+    """Raise ConfigError as :func:`load` does, if the library is missing."""
+    if missing(_LIBRARY):
+        reason = f"schemas need a library: {how_to_install('schemas')}"
+        raise ConfigError(key=key, reason=reason, extra="schemas")
+
+
+def refuse(faults: Sequence[SchemaFault], key: str) -> None:
+    """Raise ConfigError as :func:`load` does, if there are ``faults``."""
     if faults:
-        key = "schemas.directory"
         if missing(_LIBRARY):
             raise ConfigError(key=key, reason=str(faults[0]), extra="schemas")
         raise ConfigError(key=key, reason=str(faults[0]), problems=[(key, str(fault)) for fault in faults])
-    return schemas
 
 
 def compiled(directory: Path) -> tuple[JobSchemas, list[SchemaFault]]:
     """The schemas below ``directory``, and all that is wrong with them; no schema is usable if anything is."""
+    return _compiled(partial(read_files, directory))
+
+
+def compiled_bundle(bundle: bytes) -> tuple[JobSchemas, list[SchemaFault]]:
+    """The same for the schemas of a bundle, whose size the caller has limited."""
+    return _compiled(partial(read_bundle, bundle))
+
+
+def _compiled(
+    read: Callable[[], tuple[dict[str, SchemaFile], list[SchemaFault]]],
+) -> tuple[JobSchemas, list[SchemaFault]]:
     if missing(_LIBRARY):
         return JobSchemas(), [SchemaFault("", "", f"schemas need a library: {how_to_install('schemas')}")]
-    files, faults = read_files(directory)
+    files, faults = read()
     faults += [fault for file in files.values() for fault in _meta_faults(file)]
     if not faults:
         faults = [fault for file in files.values() for fault in structure_faults(file, files)]

@@ -21,12 +21,12 @@ from babelgate.gateway.routing import Route
 from babelgate.observe.metrics import otlp as metrics_otlp
 from babelgate.observe.tracing.trace import check_env
 from babelgate.runtime.files import check_writable
+from babelgate.schemas.job_schemas import load, require_library
 from babelgate.server.auditing import check_audit
 from babelgate.server.bindings import connect_brokers
 from babelgate.server.peering import needs_directory, peers_directory
 from babelgate.server.tls import load_tls, tls_files
 from babelgate.server.wiring import (
-    job_schemas,
     journal,
     key_policy,
     router,
@@ -82,8 +82,11 @@ def routes(candidate: Candidate) -> object:
 
 
 def schemas(candidate: Candidate) -> object:
-    """The schemas of jobs can be read, and no message can make them slow."""
-    return job_schemas(candidate.settings)
+    """The schemas of jobs can be read, and no message can make them slow. What a URL has is seen at the start."""
+    section = candidate.settings.schemas
+    if section.url is not None:
+        require_library("schemas.url")
+    return None if section.directory is None else load(section.directory)
 
 
 def tls(candidate: Candidate) -> None:

@@ -35,9 +35,10 @@ from babelgate.server.access import accepted_bodies, cors_rules, make_auth, rate
 from babelgate.server.auditing import audit_keys, fingerprint
 from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
+from babelgate.server.job_schemas import job_schemas
 from babelgate.server.lifecycle import SEVERAL_WORKERS
 from babelgate.server.live import LiveParts
-from babelgate.server.wiring import job_schemas, push_targets, router
+from babelgate.server.wiring import push_targets, router
 
 CLOSE_LOOK_SECONDS = 5.0
 """How often a process looks whether a removed broker has nothing more of queues that have moved away."""

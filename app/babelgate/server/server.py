@@ -181,11 +181,17 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _prepare(settings: Settings) -> list[tuple[str, Route]]:
-    """Run the start-up checks, and create the token key that all workers share; return the routes."""
+    """Run the start-up checks, and create the token key that all workers share; return the routes.
+
+    Schemas at a URL are read, which may take some 10 s: they are refused here and not in each worker.
+    """
     from babelgate.config.token_keys import token_keys
     from babelgate.server.checks import check_settings
+    from babelgate.server.job_schemas import job_schemas
 
     routes = check_settings(settings)
+    if settings.schemas.url is not None:
+        job_schemas(settings)
     token_keys(settings)
     if settings.tls_cert is not None and settings.tls_key is not None:
         for warning in date_warnings(settings.tls_cert, settings.tls_key, now_ms()):

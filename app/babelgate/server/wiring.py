@@ -67,11 +67,11 @@ from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
 from babelgate.push.targets import PushTarget
 from babelgate.runtime.files import identity
-from babelgate.schemas.job_schemas import JobSchemas, load
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
 from babelgate.server.auditing import make_audit
 from babelgate.server.bindings import connect_brokers
+from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.live import LiveParts
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -112,11 +112,6 @@ def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy
                 reason = f"idempotency.store is {section.store}, and no keys are kept for this route"
                 raise ConfigError(key=f"{key}.accept.{index}.idempotency_header", reason=reason)
     return KeyPolicy(section.store, Terms(section.retention_seconds, section.max_keys))
-
-
-def job_schemas(settings: Settings) -> JobSchemas:
-    """The schemas of the configuration; none without a directory. Raises ConfigError naming ``schemas.directory``."""
-    return JobSchemas() if settings.schemas.directory is None else load(settings.schemas.directory)
 
 
 def build_gateway(
@@ -201,7 +196,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
     otlp: metrics_otlp.OtlpMetrics | None = None
-    parts: list[Part] = [searching, gateway.pauses]
+    parts: list[Part] = [searching, gateway.pauses, SchemaRefresh(gateway.schema_checks)]
     workers: Workers | None = None
     if workers_directory is not None:
         gateway.rates.siblings = workers = Workers(gateway.incarnation, workers_directory, directory, signer)

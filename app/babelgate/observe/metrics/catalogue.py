@@ -171,6 +171,11 @@ CERTIFICATE_EXPIRES = _gauge(
     "s",
     source="broker",
 )
+SCHEMA_FAILURES = _gauge(
+    "babelgate.schema_failures",
+    "Processes that could not read, or could not use, the schemas of jobs at `schemas.url` at the last try.",
+    "{process}",
+)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"
