@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.brokers.sqlite.file import SCHEMA
+from babelgate.brokers.sqlite.file import ENCRYPTED, SCHEMA
 from tests.harness.gateway import GatewayProcess, gateway
 
 pytestmark = pytest.mark.slow
@@ -63,12 +63,12 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path, workers: int) -> N
     with gateway(tmp_path, kind=GatewayProcess) as process:
         assert process.stop() == 0
     with closing(sqlite3.connect(tmp_path / "babelgate.db")) as file:
-        file.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
+        file.execute(f"PRAGMA user_version = {ENCRYPTED + 1}")
     process = GatewayProcess(tmp_path, {"workers": workers})
     with pytest.raises(AssertionError, match="ended with 1"):
         process.start()
     process.close()
-    assert f"has schema version {len(SCHEMA) + 1}, newer than the {len(SCHEMA)} of this program" in process.log_text()
+    assert f"has schema version {ENCRYPTED + 1}, newer than the {ENCRYPTED} of this program" in process.log_text()
     assert not process.unforeseen()
 
 
