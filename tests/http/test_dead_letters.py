@@ -226,7 +226,7 @@ async def test_a_job_over_http(client, queue):
     job = answer.json()
     assert (answer.status_code, job["state"], answer.headers["location"]) == (202, "running", f"redrives/{job['id']}")
     path = str(answer.request.url.join(answer.headers["location"]))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         found = job
         while found["state"] == "running":
             found = (await client.get(path)).json()

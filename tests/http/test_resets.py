@@ -77,7 +77,7 @@ def test_while_the_answer_is_written(
     with serving(uvicorn_config(lambda: application, settings.load(None, secured.environ))) as address:
         client = application.client = Client(address, secured.context)
         client.send(b"GET /%d HTTP/1.1\r\nhost: h\r\n%s\r\n" % (size, close))
-        assert application.answered.wait(10)
+        assert application.answered.wait(60)
     assert told(caplog) == []
 
 

@@ -16,7 +16,7 @@ from tests.harness.world import Process, World, data, draft, until
 from tests.suites.life import came_back, each_ends_once
 
 SHORT = {"timeout_seconds": 1}
-ENOUGH = 30.0
+ENOUGH = 60.0
 """Seconds in which all that takes a second has ended, also on a machine with much else to do."""
 
 NO_ANSWER = (BrokerUnavailable, OutcomeUnknown)

@@ -88,7 +88,7 @@ async def test_a_consumer_hears_that_its_queue_is_gone(rabbit: RabbitServer, cha
     await channel.consume(queue, 1, lambda arrived: None, ended.set)
     with client(rabbit.url()) as foreign:
         foreign.queue_delete(queue)
-    await asyncio.wait_for(ended.wait(), 20)
+    await asyncio.wait_for(ended.wait(), 60)
     assert channel.is_open
 
 

@@ -173,9 +173,9 @@ async def test_a_channel_has_the_attributes_that_the_binding_uses(
 async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) -> None:
     """aiormq must read from the stream that its transport factory made."""
     batch = channel.publish([AddressedMessage("", "orders", Basic.Properties(), b"{}")])
-    done, _ = await asyncio.wait({batch.done}, timeout=5)
+    done, _ = await asyncio.wait({batch.done}, timeout=60)
     assert done, "aiormq reads frames in another way: see babelgate.brokers.rabbitmq.incoming"
-    await asyncio.wait_for(channel.barrier(), 5)
+    await asyncio.wait_for(channel.barrier(), 60)
 
 
 def test_methods_have_the_index_that_the_wire_has() -> None:

@@ -25,7 +25,7 @@ async def test_a_reserve_gives_up_and_what_it_brings_later_goes_back(queue: str)
             connections = plain.info("stats")["total_connections_received"]
             own.pause()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     with pytest.raises(BrokerUnavailable, match="no reply"):
                         await one.reserve(native, 2, 0, 30)
             finally:
@@ -46,7 +46,7 @@ async def test_a_wait_gives_up_as_well(queue: str) -> None:
             assert await one.reserve(native, 1, 0.01, 30) == ()
             own.pause()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     with pytest.raises(BrokerUnavailable, match=r"no (answer|reply)"):
                         await one.reserve(native, 1, 0.1, 30)
             finally:
@@ -59,7 +59,7 @@ async def test_ping_and_warnings_end_within_their_bound() -> None:
             own.pause()
             try:
                 for call in (one.ping, one.warnings):
-                    async with asyncio.timeout(15):
+                    async with asyncio.timeout(60):
                         with pytest.raises(BrokerUnavailable, match="no answer within 2 s"):
                             await call()
             finally:
@@ -73,7 +73,7 @@ async def test_a_close_does_not_wait_for_it(queue: str) -> None:
             own.pause()
             with pytest.raises(BrokerUnavailable):
                 await one.reserve(native, 1, 0, 30)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await one.close()
 
 
@@ -83,7 +83,7 @@ async def test_connecting_is_a_part_of_a_call(queue: str) -> None:
             native = one.native_queue(queue, {})
             own.pause()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     with pytest.raises(OutcomeUnknown):
                         await one.publish(native, [Outgoing(BODY)])
                     with pytest.raises(BrokerUnavailable, match="within 1 s"):

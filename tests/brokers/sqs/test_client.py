@@ -110,3 +110,14 @@ def _steady(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+async def test_clients_of_a_process_read_the_models_once(one: SqsBinding) -> None:
+    """They are megabytes of JSON. ``ours`` of another test has read them as well."""
+    clients = [SqsClient(one.name, one._settings, one.timeout_seconds) for _ in range(2)]
+    for client in clients:
+        await client.open()
+    first, second = (client._client.meta.service_model.metadata for client in clients)
+    assert first is second
+    for client in clients:
+        await client.close()

@@ -226,7 +226,7 @@ def test_a_process_that_starts_gets_its_claim_whoever_looks_for_orphans(tmp_path
         starting = threads.submit(SegmentLock.own, tmp_path, OWNER)
         assert not wait([starting], 0.05).done, "it waits, and does not go on without"
         looking.release()
-        claim = starting.result(20)
+        claim = starting.result(60)
     (tmp_path / f"{OWNER}-000001.ndjson.open").write_bytes(some_lines())
     assert list(orphans(tmp_path)) == [], "what it writes is nobody else's"
     claim.release()

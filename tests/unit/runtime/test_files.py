@@ -37,7 +37,7 @@ def test_acquire_waits(tmp_path: Path) -> None:
     waiting.join(0.05)
     assert waiting.is_alive()
     first.close()
-    waiting.join(5)
+    waiting.join(60)
     assert not waiting.is_alive()
     second.close()
 

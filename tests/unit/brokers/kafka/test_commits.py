@@ -108,7 +108,7 @@ async def test_after_the_member_has_left_all_outcomes_are_unknown() -> None:
     under_way, pending = member.ack(0), member.ack(1)
     member.commits.thread = None
     member.commits.fail()
-    await asyncio.wait_for(asyncio.gather(under_way.done, pending.done), 5)
+    await asyncio.wait_for(asyncio.gather(under_way.done, pending.done), 60)
     for commit in (under_way, pending):
         assert isinstance(member.commits.outcome(commit, HERE), OutcomeUnknown)
     # An answer that comes now belongs to nothing.
