@@ -662,6 +662,8 @@ default: {broker: rabbit, profile: ojs}
             "limits": None,
             "schema": "off",
             "schema_on_receive": False,
+            "redaction": None,
+            "encrypt": False,
         }
 
     @pytest.mark.parametrize(
