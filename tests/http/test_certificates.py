@@ -22,8 +22,10 @@ from cryptography import x509
 from websockets.sync.client import connect
 
 from babelgate.config import settings
+from babelgate.config.origin import Origin
 from babelgate.errors import ConfigError
 from babelgate.server import healthcheck
+from babelgate.server.reload import Reload
 from babelgate.server.server import uvicorn_config
 from babelgate.server.tls import TlsFiles, load_tls
 from tests.harness.authority import SERVER, Authority, client_context, dns, uri
@@ -53,7 +55,7 @@ class Site:
         self.other = Authority("other")
         self.root.issue(directory / "server.pem", LOCAL, usage=SERVER)
         self.write("ca.pem", self.root.pem + self.other.pem)
-        path = directory / "babelgate.yaml"
+        path = self.path = directory / "babelgate.yaml"
         token = {"name": "token", "sha256": hashlib.sha256(b"secret").hexdigest(), "rights": {"*": ["manage"]}}
         given = {
             "state_dir": str(directory),
@@ -64,7 +66,8 @@ class Site:
             "auth": {"certificates": RULES, "tokens": [token]},
             "cors": {"origins": ["https://shop.example"]},
         }
-        path.write_text(yaml.safe_dump(given | config))
+        self.config = given | config
+        path.write_text(yaml.safe_dump(self.config))
         self.settings = settings.load(path, {})
         self.served = Served(self.settings, direct=direct)
 
@@ -455,6 +458,36 @@ class TestReload:
             # A reading of such gauges is kept for a second.
             time.sleep(1.1)
         assert ends[1] - ends[0] == pytest.approx(2 * 86_400, abs=3_600)
+
+
+class TestNewRules:
+    """The configuration is loaded again."""
+
+    def load(self, site, certificates):
+        auth = {**site.config["auth"], "certificates": certificates}
+        site.path.write_text(yaml.safe_dump({**site.config, "auth": auth}))
+
+        async def reload():
+            return await Reload(site.served.app.live, site.settings, Origin(site.path, {})).reload("a test")
+
+        site.call(reload())
+
+    def test_they_hold_for_open_connections(self, site):
+        reader = "spiffe://shop.example/ns/a/sa/reader"
+        with site.client([uri(ORDERS)]) as orders, site.client([uri(reader)]) as other, stream(orders) as opened:
+            problem(publish(other, "more"), 403, "forbidden")
+            more = {"orders": ["send", "listen"], "more": ["send"]}
+            self.load(site, [{"san": "URI:spiffe://shop.example/ns/*/sa/*", "name": "all", "rights": more}])
+            assert publish(orders).status_code == publish(orders, "more").status_code == 201
+            assert publish(other, "more").status_code == 201
+            # The stream goes on: its caller has no right less.
+            events = opened.iter_lines()
+            assert any("ack_token" in line for line in events)
+            self.load(site, [{"san": f"URI:{ORDERS}", "rights": {"orders": ["send"]}}])
+            assert "problem" in "".join(events)
+            assert publish(orders).status_code == 201
+            problem(orders.post("/queues/orders/messages:receive"), 403, "forbidden")
+            problem(publish(other, "more"), 403, "forbidden")
 
 
 class TestFiles:

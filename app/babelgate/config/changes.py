@@ -43,7 +43,7 @@ def _auth(before: Settings, after: Settings) -> Iterator[str]:
             yield "auth"
         return
     for name in AuthSettings.model_fields:
-        if name != "tokens" and getattr(old, name) != getattr(new, name):
+        if name not in ("tokens", "certificates") and getattr(old, name) != getattr(new, name):
             yield f"auth.{name}"
 
 

@@ -129,12 +129,17 @@ class Certificates:
         return len(self._known)
 
     def use(self, rules: Sequence[CertificateRule]) -> None:
-        """Replace the rules. Whoever they make another caller ends: streams and long polls end with him."""
+        """Replace the rules, for connections that are open as well. With fewer rights a caller's streams and long polls
+        end."""
         self._rules = self._compiled(rules)
         for certificate in list(self._known.values()):
-            before, certificate.caller = certificate.caller, self._caller(certificate)
-            if before is not None:
-                before.revoke()
+            before, after = certificate.caller, self._caller(certificate)
+            if before is None or after is None:
+                certificate.caller = after
+                if before is not None:
+                    before.revoke()
+            elif not certificate.refused:
+                before.become(after)
 
     def trust(self, trust: Trust) -> None:
         """Replace what is trusted. The callers of certificates that are not any more end."""
@@ -160,7 +165,7 @@ class Certificates:
             certificate.refused = True
             return certificate
         certificate.caller = self._caller(certificate)
-        if certificate.caller is None:
+        if certificate.caller is None and self._rules:
             _throttled.warning("client certificate of nobody", names=list(certificate.names[:3]))
         self._known[digest] = certificate
         return certificate

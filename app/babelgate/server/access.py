@@ -44,8 +44,8 @@ def make_auth(settings: Settings, clock: Clock = now_ms) -> tuple[Auth, Identiti
     callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
     issuers = [_issuer(section) for section in settings.auth.issuers]
     identities = Identities(issuers, callers, clock) if issuers else None
-    rules = certificate_rules(settings)
-    certificates = Certificates(rules, clock) if rules else None
+    # Also without rules, because the configuration may get some while this serves.
+    certificates = None if settings.tls_client_ca is None else Certificates(certificate_rules(settings), clock)
     return Auth(callers, hosts, settings.open_readyz, clock, identities, certificates), identities
 
 

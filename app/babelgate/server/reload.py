@@ -31,7 +31,7 @@ from babelgate.push.addresses import AddressGuard
 from babelgate.push.targets import PushTarget
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.schemas.job_schemas import JobSchemas
-from babelgate.server.access import accepted_bodies, cors_rules, make_auth, rate_limits
+from babelgate.server.access import accepted_bodies, certificate_rules, cors_rules, make_auth, rate_limits
 from babelgate.server.auditing import audit_keys, fingerprint
 from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
@@ -196,6 +196,8 @@ class Reload:
                 known.become(caller)
             else:
                 callers[sha256] = caller
+        if self._live.auth.certificates is not None:
+            self._live.auth.certificates.use(certificate_rules(new.settings))
         if self._live.tokens is not None:
             self._live.tokens.reserve_names(new.settings.caller_names)
 

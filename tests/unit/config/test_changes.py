@@ -13,6 +13,7 @@ from babelgate.config.changes import changed_keys, needs_restart, shown
 from babelgate.config.settings import Settings, load
 
 SECRET = "whsec_UExBTlRFRHBsYW50ZWRwbGFudGVkcGxhbnRlZA=="
+TLS = {"tls_cert": "x", "tls_key": "x"}
 PUSH = {"url": "https://example.com/in", "headers": {"authorization": "PLANTED"}, "secrets": [SECRET]}
 TOKEN = {"name": "shop", "sha256": "ab" * 32, "rights": {"*": ["send"]}}
 BASE: dict[str, Any] = {
@@ -65,6 +66,10 @@ def test_no_secret_is_shown(settings: Any) -> None:
             [],
         ),
         ({"auth": {**BASE["auth"], "made_tokens": {"enabled": False}}}, ["auth.made_tokens"]),
+        (
+            {"auth": {**BASE["auth"], "certificates": [{"san": "DNS:a", "rights": {}}]}, "tls_client_ca": "x", **TLS},
+            ["tls_cert", "tls_key", "tls_client_ca"],
+        ),
         ({"rate_limits": {"store": "one"}}, ["rate_limits.store"]),
         ({"rate_limits": {"identity": {"requests_per_second": 1}}}, []),
     ],
