@@ -295,19 +295,26 @@ def stream(client, path="/queues/orders/messages:stream"):
 
 class TestEndings:
     def test_its_time(self, site):
-        with site.client([uri(ORDERS)], days=(-1, 4 / 86_400)) as client:
-            assert publish(client).status_code in (201, 401)
+        with site.client([uri(ORDERS)], days=(-1, 5 / 86_400)) as client, suppress(httpx.TransportError):
+            limit = time.monotonic() + LIMIT_SECONDS
             # Each connection closes after an answer, so that the client shows the certificate that it has by then.
-            with suppress(httpx.TransportError):
-                limit = time.monotonic() + LIMIT_SECONDS
-                while (answer := client.get("/queues/orders")).status_code == 200 and time.monotonic() < limit:
-                    assert answer.headers["connection"] == "close"
-                    time.sleep(0.2)
-                problem(answer, 401, "unauthenticated")
+            while (answer := client.get("/queues/orders")).status_code == 200 and time.monotonic() < limit:
+                assert answer.headers["connection"] == "close"
+                time.sleep(0.2)
+            problem(answer, 401, "unauthenticated")
 
     def test_a_stream_ends_with_it(self, site):
-        with site.client([uri(ORDERS)], days=(-1, 5 / 86_400)) as client, stream(client) as answer:
-            lines = list(answer.iter_lines())
+        lines: list[str] = []
+        for seconds in (5, 20, 60):
+            # On a busy machine it may end before it is connected.
+            with (
+                suppress(httpx.TransportError),
+                site.client([uri(ORDERS)], days=(-1, seconds / 86_400)) as client,
+                stream(client) as answer,
+            ):
+                lines = list(answer.iter_lines())
+                if answer.status_code == 200:
+                    break
         assert "unauthenticated" in "".join(lines)
 
     def test_its_authority_is_removed(self, site):
@@ -447,17 +454,21 @@ class TestReload:
             assert self.serial(site) == serial
 
     def test_its_end_is_a_metric(self, site):
-        ends = []
-        for days in (1, 3):
-            self.renew(site, days=(-1, days))
-            assert site.reload()
+        name = "babelgate_tls_certificate_expires_timestamp_seconds "
+
+        def shown():
             with site.client([x509.RFC822Name("Ann@shop.example")]) as client:
                 lines = client.get("/metrics").text.splitlines()
-            name = "babelgate_tls_certificate_expires_timestamp_seconds "
-            ends.append(next(float(line.partition(" ")[2]) for line in lines if line.startswith(name)))
-            # A reading of such gauges is kept for a second.
-            time.sleep(1.1)
-        assert ends[1] - ends[0] == pytest.approx(2 * 86_400, abs=3_600)
+            return next(float(line.partition(" ")[2]) for line in lines if line.startswith(name))
+
+        before = shown()
+        self.renew(site, days=(-1, 3))
+        assert site.reload()
+        limit = time.monotonic() + LIMIT_SECONDS
+        # A reading of such gauges is kept for a second.
+        while shown() == before and time.monotonic() < limit:
+            time.sleep(0.1)
+        assert shown() - before == pytest.approx(2 * 86_400, abs=3_600)
 
 
 class TestNewRules:
