@@ -73,7 +73,7 @@ class Redaction:
 
         Values that are not redacted keep their spelling; of repeated members only the last one is left. Nothing is
         shown whose place in an envelope is unknown: of a body that is no JSON object nothing is left, and other
-        members than those of an envelope are redacted. Takes about 50 µs for a body of 250 bytes with three
+        members than those of an envelope are redacted. Takes some 70 µs for a body of 250 bytes with three
         places.
         """
         try:
