@@ -175,10 +175,13 @@ def test_a_gateway_on_another_host_learns_a_push_and_its_removal(tmp_path: Path)
         one, two = processes
         with one.client() as here, two.client() as there:
             made = here.put(path, json=target).raise_for_status().json()
+            # On a busy machine the answer may come too late.
+            assert made["told"] == 1 or made["silent"]
+            assert made["silent"] or there.get(path).status_code == 200
             wait_for(lambda: there.get(path).status_code == 200)
             assert there.get(path).json()["target"] == made["target"]
             two.kill()
-            here.delete(path).raise_for_status()
+            assert places[1] in here.delete(path).raise_for_status().json()["silent"]
             two.start()
             # It has asked at its start, and asks again if a busy machine gave no answer in time.
             wait_for(lambda: there.get(path).status_code == 404)

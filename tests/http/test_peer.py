@@ -20,6 +20,8 @@ from babelgate.cluster.wire import (
     RATES_PATH,
     SEARCH_PATH,
     SETTLE_PATH,
+    PushAnswer,
+    PushQuestion,
     decode_answers,
     decode_calls,
     decode_finding,
@@ -290,12 +292,18 @@ async def test_it_answers_what_is_newer_of_pushes(replica: Replica) -> None:
     async def ask(body: bytes, **parts: Any) -> Call:
         return await call(replica, SIGNER.sign("POST", PUSHES_PATH, ANYBODY, body), "POST", PUSHES_PATH, body, **parts)
 
+    async def newer(question: PushQuestion) -> str:
+        if question.sealed:
+            raise ValueError("it is sealed with an unknown key")
+        return f"sealed {question.versions['q']}"
+
     body = b'{"versions":{"q":[1,"a"]}}'
-    answer = await ask(body, pushes=lambda question: f"sealed {question.versions['q']}")
-    assert (answer.status, decode_push_answer(answer.body).sealed) == (200, "sealed (1, 'a')")
+    answer = await ask(body, pushes=newer)
+    expected = PushAnswer("sealed (1, 'a')", replica.gateway.incarnation)
+    assert (answer.status, decode_push_answer(answer.body)) == (200, expected)
     assert (await ask(body)).status == 404, "this process has none"
-    for bad in (b"[]", b'{"versions":{"q":[1]}}', b"\xff"):
-        assert (await ask(bad, pushes=lambda question: "")).status == 400
+    for bad in (b"[]", b'{"versions":{"q":[1]}}', b"\xff", b'{"versions":{},"sealed":"k:?"}'):
+        assert (await ask(bad, pushes=newer)).status == 400
     assert (await call(replica, None, "POST", PUSHES_PATH, body)).status == 401
     with pytest.raises(msgspec.MsgspecError):
         decode_push_question(b"{}")

@@ -94,7 +94,7 @@ async def test_a_push_from_its_first_to_its_last_call(process, queue, tmp_path):
         await client.post(f"/queues/{queue}/messages", json=DRAFT)
         assert [each.path for each in await server.arrived(2)] == ["/hook?key=sesame", "/hook/2"]
         assert b"sesame" not in kept.read_bytes()
-        assert (await client.delete(path)).json() == {"queue": queue, "removed": True}
+        assert (await client.delete(path)).json() == {"queue": queue, "removed": True, "told": 0, "silent": []}
         problem(await client.get(path), 404, "push_not_found")
         await client.post(f"/queues/{queue}/messages", json=DRAFT)
         taken = await client.post(f"/queues/{queue}/messages:receive", json={"wait_seconds": 30})

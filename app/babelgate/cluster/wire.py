@@ -60,15 +60,19 @@ class Told(Struct, Generic[Change], frozen=True, omit_defaults=True):
 
 
 class PushQuestion(Struct, frozen=True):
-    """The versions of pushes that a gateway has, by queue: what is newer?"""
+    """The versions of pushes that a gateway has, by queue: what is newer? ``sealed``: pushes by queue that it has just
+    changed, sealed because they have secrets; empty for none."""
 
     versions: Mapping[str, Version]
+    sealed: str = ""
 
 
 class PushAnswer(Struct, frozen=True):
-    """What is newer there: pushes by queue, sealed because they have secrets."""
+    """What is newer there: pushes by queue, sealed. ``incarnation``: of the gateway that answers; empty for one of an
+    earlier version, which does not read the pushes of a question."""
 
     sealed: str
+    incarnation: str = ""
 
 
 class _Error(Struct, frozen=True):
@@ -158,9 +162,9 @@ def decode_push_question(body: bytes) -> PushQuestion:
     return decoded(_push_questions, body)
 
 
-def encode_push_answer(sealed: str) -> bytes:
+def encode_push_answer(sealed: str, incarnation: str) -> bytes:
     """The body of its answer."""
-    return _encoder.encode(PushAnswer(sealed))
+    return _encoder.encode(PushAnswer(sealed, incarnation))
 
 
 def decode_push_answer(body: bytes) -> PushAnswer:

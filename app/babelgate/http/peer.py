@@ -57,7 +57,7 @@ METHODS = {
 }
 _SIGNATURE = HEADER.encode()
 ProcessMetrics = Callable[[], Awaitable[bytes]]
-NewerPushes = Callable[[PushQuestion], str]
+NewerPushes = Callable[[PushQuestion], Awaitable[str]]
 
 _ROOM = "(peers)"
 """The name under which admission counts calls of peers. No broker can have it."""
@@ -78,8 +78,9 @@ class PeerApi:
         pushes: NewerPushes | None = None,
         tokens: Tokens | None = None,
     ) -> None:
-        """``metrics``: returns the metrics of this process, for another worker. ``pushes``: returns what a peer does
-        not have, sealed. ``tokens`` None: this process makes none."""
+        """``metrics``: returns the metrics of this process, for another worker. ``pushes``: keeps what a peer
+        has changed, and returns what it does not have, sealed. Raises msgspec.MsgspecError or ValueError for what no
+        peer has sealed. ``tokens`` None: this process makes none."""
         self._gateway = gateway
         self._signer = signer
         self._metrics = metrics
@@ -119,7 +120,7 @@ class PeerApi:
         elif exchange.path == PUSHES_PATH:
             if self._pushes is None:
                 raise NotFound(path=exchange.path)
-            await _answer(exchange, proof, 200, self._newer(self._pushes, body))
+            await _answer(exchange, proof, 200, await self._newer(self._pushes, body))
         elif exchange.path == TOKENS_PATH:
             if self._tokens is None:
                 raise NotFound(path=exchange.path)
@@ -153,12 +154,12 @@ class PeerApi:
             await pauses.learn(told.changes)
         return encode_told(Told(self._gateway.incarnation, pauses.changes()))
 
-    def _newer(self, pushes: NewerPushes, body: bytes) -> bytes:
+    async def _newer(self, pushes: NewerPushes, body: bytes) -> bytes:
         try:
-            question = decode_push_question(body)
-        except msgspec.MsgspecError:
+            newer = await pushes(decode_push_question(body))
+        except (msgspec.MsgspecError, ValueError):
             raise InvalidParameter(name="body", reason="is not what a gateway has of pushes") from None
-        return encode_push_answer(pushes(question))
+        return encode_push_answer(newer, self._gateway.incarnation)
 
     async def _known(self, tokens: Tokens, body: bytes) -> bytes:
         try:

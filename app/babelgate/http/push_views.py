@@ -127,13 +127,32 @@ class PushView(View):
         return cls(queue=info.queue, source=info.source, paused=info.paused, target=target, state=state)
 
 
+class PushChangeView(PushView):
+    """The push of a queue after a change, and which processes know it."""
+
+    told: int
+    """How many other processes have confirmed that they know the change."""
+    silent: list[str]
+    """Peers that gave no answer, by address or socket. They learn it when they answer again."""
+
+    @classmethod
+    def of(cls, info: PushInfo) -> Self:
+        """The view of ``info``."""
+        told, silent = info.heard.told, list(info.heard.silent)
+        return cls(**dict(PushView.of(info)), told=told, silent=silent)
+
+
 class PushRemovedView(View):
-    """A push that was removed."""
+    """A push that was removed, and which processes know it."""
 
     queue: str
     """The name of the queue in paths."""
     removed: bool = True
     """Always `true`."""
+    told: int
+    """How many other processes have confirmed that they know it."""
+    silent: list[str]
+    """Peers that gave no answer, by address or socket. They learn it when they answer again."""
 
 
 class PushTestResultView(View):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, QueueName
 from babelgate.http.problems import MethodNotAllowed
-from babelgate.http.push_views import PushRemovedView, PushRequest, PushTestResultView, PushView
+from babelgate.http.push_views import PushChangeView, PushRemovedView, PushRequest, PushTestResultView, PushView
 from babelgate.push.pushes import Pushes
 
 
@@ -31,21 +31,21 @@ def routes() -> APIRouter:
         return PushView.of(pushes.info(caller, queue))
 
     @router.put("/push")
-    async def put_push(pushes: PushesOf, caller: CallerOf, queue: QueueName, parameters: PushRequest) -> PushView:
-        return PushView.of(await pushes.put(caller, queue, parameters.target))
+    async def put_push(pushes: PushesOf, caller: CallerOf, queue: QueueName, parameters: PushRequest) -> PushChangeView:
+        return PushChangeView.of(await pushes.put(caller, queue, parameters.target))
 
     @router.delete("/push")
     async def delete_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushRemovedView:
-        await pushes.delete(caller, queue)
-        return PushRemovedView(queue=queue)
+        heard = await pushes.delete(caller, queue)
+        return PushRemovedView(queue=queue, told=heard.told, silent=list(heard.silent))
 
     @router.post("/push:pause")
-    async def pause_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushView:
-        return PushView.of(await pushes.set_paused(caller, queue, True))
+    async def pause_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushChangeView:
+        return PushChangeView.of(await pushes.set_paused(caller, queue, True))
 
     @router.post("/push:resume")
-    async def resume_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushView:
-        return PushView.of(await pushes.set_paused(caller, queue, False))
+    async def resume_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushChangeView:
+        return PushChangeView.of(await pushes.set_paused(caller, queue, False))
 
     @router.post("/push:test")
     async def try_push(pushes: PushesOf, caller: CallerOf, queue: QueueName) -> PushTestResultView:

@@ -42,6 +42,8 @@ class StoredPush(Struct, frozen=True):
 Stored = dict[str, StoredPush]
 """By queue."""
 
+NOTHING: Stored = {}
+
 stored_pushes = msgspec.json.Decoder(Stored)
 
 

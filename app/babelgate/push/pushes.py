@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
@@ -17,16 +17,18 @@ from msgspec.structs import replace
 from babelgate.errors import BabelgateError, ConfigError, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.spreading import Heard
 from babelgate.observe.audit.notes import note
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.errors import PushConfigured, PushNotFound, TooManyPushes
-from babelgate.push.file import NO_VERSION, PushFile, Stored, StoredPush, Version, merged
+from babelgate.push.file import NO_VERSION, NOTHING, PushFile, Stored, StoredPush, Version, merged
 from babelgate.push.pusher import Pusher, Report
 from babelgate.push.samples import PushTest, post_sample
 from babelgate.push.targets import PushTarget, refusal
 from babelgate.push.transport import Poster
+from babelgate.runtime.background import BackgroundTasks
 
 FILE_SECONDS = 1.0
 """How often a process looks whether another one has changed the file."""
@@ -40,20 +42,23 @@ _throttled = LogThrottle(log)
 
 
 class PushInfo(Struct, frozen=True):
-    """A push as operators see it. ``pusher``: of this process; None while it is paused."""
+    """A push as operators see it. ``pusher``: of this process; None while it is paused. ``heard``: after a change, who
+    knows it."""
 
     queue: str
     source: Literal["configuration", "api"]
     target: PushTarget
     paused: bool
     pusher: Pusher | None
+    heard: Heard[Stored] = Heard()
 
 
 class PushPeers(Protocol):
     """The other gateways and workers."""
 
-    async def newer(self, versions: Mapping[str, Version]) -> Sequence[Stored]:
-        """What each peer has that is newer than ``versions``; tells them these. Takes 3 s at most. Never raises."""
+    async def newer(self, versions: Mapping[str, Version], changed: Stored = NOTHING) -> Heard[Stored]:
+        """Tell all peers ``changed``, and hear what each has that is newer than ``versions``. Takes 3 s at most. Never
+        raises."""
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
@@ -89,6 +94,8 @@ class Pushes:
         self._reading = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._watching: list[asyncio.Task[None]] = []
+        self._following: BackgroundTasks[None] = BackgroundTasks()
+        """Applies what peers have told."""
         self.running: dict[str, Pusher] = {}
 
     async def start(self) -> None:
@@ -110,7 +117,7 @@ class Pushes:
         """Stop, and return what was not settled; at most a little longer than the time-out of a settle."""
         for task in self._watching:
             task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await asyncio.gather(*self._watching, self._following.cancel(), return_exceptions=True)
         if self._peers is not None:
             await self._peers.close()
         async with self._changing:
@@ -138,7 +145,8 @@ class Pushes:
         return PushInfo(queue, source, target, stored.paused, self.running.get(queue))
 
     async def put(self, caller: Caller, queue: str, target: PushTarget) -> PushInfo:
-        """Push the queue to ``target`` from now on. A push that is paused stays so.
+        """Push the queue to ``target`` from now on; return once all peers know it, or after 3 s. A push that is paused
+        stays so.
 
         Raises InvalidParameter, Forbidden, QueueNotFound, PushConfigured, TooManyPushes, StateUnavailable.
         """
@@ -156,12 +164,12 @@ class Pushes:
                 raise TooManyPushes(limit=MAX_PUSHES)
             return self._with(stored, queue, target=target)
 
-        await self._change(change)
-        return self.info(caller, queue)
+        heard = await self._change(queue, change)
+        return replace(self.info(caller, queue), heard=heard)
 
-    async def delete(self, caller: Caller, queue: str) -> None:
-        """Push the queue no more; returns once no post is in flight. Raises as :meth:`put`, and PushNotFound. The route
-        of the queue may be gone."""
+    async def delete(self, caller: Caller, queue: str) -> Heard[Stored]:
+        """Push the queue no more; return who knows it, once no post of this process is in flight and all peers know it,
+        or after 3 s. Raises as :meth:`put`, and PushNotFound. The route of the queue may be gone."""
         caller.require(Right.MANAGE, queue)
         if not self._stored.get(queue, StoredPush()).is_set:
             self._gateway.access(caller, Right.MANAGE, queue)
@@ -173,10 +181,11 @@ class Pushes:
                 raise PushNotFound(queue=queue)
             return self._with(stored, queue, target=None, paused=False)
 
-        await self._change(change)
+        return await self._change(queue, change)
 
     async def set_paused(self, caller: Caller, queue: str, paused: bool) -> PushInfo:
-        """Pause the push, or resume it. Raises as :meth:`info`, and StateUnavailable."""
+        """Pause the push, or resume it; return once all peers know it, or after 3 s. Raises as :meth:`info`, and
+        StateUnavailable."""
         self.info(caller, queue)
 
         def change(stored: Stored) -> Stored:
@@ -185,8 +194,8 @@ class Pushes:
                 raise PushNotFound(queue=queue)
             return stored if found.paused == paused else self._with(stored, queue, paused=paused)
 
-        await self._change(change)
-        return self.info(caller, queue)
+        heard = await self._change(queue, change)
+        return replace(self.info(caller, queue), heard=heard)
 
     async def test(self, caller: Caller, queue: str) -> PushTest:
         """Post a message that is on no queue to the target, and return what became of it. Raises as :meth:`info`."""
@@ -217,12 +226,34 @@ class Pushes:
         at = max(self._gateway.clock(), found.at + 1)
         return merged(stored, {queue: replace(found, at=at, change=secrets.token_hex(4), **members)})
 
-    async def _change(self, change: Callable[[Stored], Stored]) -> None:
+    async def learn(self, others: Stored) -> None:
+        """Keep what a peer has changed, and follow it in the background. Raises StateUnavailable."""
+        if self._file is not None:
+            await self._keep(self._file, partial(merged, others=others))
+            self._following.start(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            await self._apply()
+        except Exception:
+            log.exception("pushes of peers not applied; tried again with the next change")
+
+    async def _change(self, queue: str, change: Callable[[Stored], Stored]) -> Heard[Stored]:
+        """Keep a change of ``queue``, tell the peers, and follow it; who knows it."""
         if self._file is None:
             raise StateUnavailable(reason="this process keeps no state")
         await self._keep(self._file, change)
+        changed = {queue: self._stored[queue]} if queue in self._stored else {}
+        telling = self._tell(self._peers, changed) if self._peers is not None else _nobody()
+        heard, _ = await asyncio.gather(telling, self._apply())
+        note(told=heard.told, silent=len(heard.silent))
+        return heard
+
+    async def _tell(self, peers: PushPeers, changed: Stored) -> Heard[Stored]:
+        heard = await peers.newer(self._versions(), changed)
+        # What is newer there, and what a peer of an earlier version does not know yet, takes another question.
         self._differs.set()
-        await self._apply()
+        return heard
 
     async def _keep(self, file: PushFile, change: Callable[[Stored], Stored]) -> None:
         async with self._reading:
@@ -232,7 +263,7 @@ class Pushes:
         """Keep what peers have that is newer; whether there is any."""
         assert self._file is not None
         found = False
-        for others in await peers.newer(self._versions()):
+        for others in (await peers.newer(self._versions())).changes:
             if others:
                 found = True
                 try:
@@ -320,3 +351,8 @@ class Pushes:
     def _tls(self) -> ssl.SSLContext:
         """One for all targets, because it takes some 20 ms to make."""
         return ssl.create_default_context()
+
+
+async def _nobody() -> Heard[Stored]:
+    """What is heard without peers."""
+    return Heard()

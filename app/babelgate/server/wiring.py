@@ -20,6 +20,7 @@ from babelgate.cluster.asking import EXCHANGE_SECONDS, AllPeers, Exchanging
 from babelgate.cluster.client import ANSWER_SECONDS
 from babelgate.cluster.peers import Peers
 from babelgate.cluster.pushing import PeerPushes
+from babelgate.cluster.pushing import opened as opened_pushes
 from babelgate.cluster.roll_call import PeerRollCall
 from babelgate.cluster.scrape import Scraping
 from babelgate.cluster.sealing import PeerCipher
@@ -209,7 +210,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
     cipher = PeerCipher(token_keys(settings))
-    pushes = _pushes(settings, gateway, metrics, PeerPushes(signer, cipher, directory, places))
+    pushes = _pushes(settings, gateway, metrics, PeerPushes(gateway.incarnation, signer, cipher, directory, places))
     parts.append(pushes)
     gateway.overview.pushes = pushes
     # It closes after them, because they may still record something.
@@ -269,7 +270,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     listen = next(iter(addresses(settings.peers.listen)), None) if called else None
     report = scraping.report if scraping is not None else None
 
-    def newer(question: PushQuestion) -> str:
+    async def newer(question: PushQuestion) -> str:
+        if question.sealed:
+            await pushes.learn(opened_pushes(cipher, question.sealed))
         return cipher.seal(msgspec.json.encode(pushes.newer(question.versions)))
 
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,8 +16,9 @@ from babelgate.gateway.ack_tokens import TokenKey, TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.gateway.spreading import Heard
 from babelgate.push.errors import PushNotFound, TooManyPushes
-from babelgate.push.file import MAX_REMOVED, PushFile, Stored, StoredPush, Version, merged
+from babelgate.push.file import MAX_REMOVED, NOTHING, PushFile, Stored, StoredPush, Version, merged
 from babelgate.push.pushes import Pushes
 from tests.harness.webhooks import ANYWHERE, target
 from tests.harness.world import KEYS, until
@@ -30,6 +31,7 @@ class Others:
 
     def __init__(self) -> None:
         self.up: dict[str, Pushes] = {}
+        self.silent: list[str] = []
 
     def of(self, name: str) -> Peers:
         return Peers(self, name)
@@ -40,8 +42,12 @@ class Peers:
         self._others = others
         self._name = name
 
-    async def newer(self, versions: Mapping[str, Version]) -> Sequence[Stored]:
-        return [each.newer(versions) for name, each in self._others.up.items() if name != self._name]
+    async def newer(self, versions: Mapping[str, Version], changed: Stored = NOTHING) -> Heard[Stored]:
+        found = [each for name, each in self._others.up.items() if name != self._name]
+        for each in found:
+            if changed:
+                await each.learn(changed)
+        return Heard([each.newer(versions) for each in found], len(found), self._others.silent)
 
     async def close(self) -> None:
         pass
@@ -98,6 +104,19 @@ async def test_a_push_a_pause_and_a_removal_reach_the_others(tmp_path: Path) -> 
         await has(two, None)
         with pytest.raises(PushNotFound):
             await two.delete(ANYONE, "q")
+
+
+async def test_a_change_returns_once_the_others_know_it(tmp_path: Path) -> None:
+    others = Others()
+    async with process(others, "one", tmp_path) as one, process(others, "two", tmp_path) as two:
+        others.silent = ["10.0.0.9:7000"]
+        heard = (await one.put(ANYONE, "q", target(URL))).heard
+        assert (url_at(two), heard.told, heard.silent) == (URL, 1, others.silent)
+        await two.set_paused(ANYONE, "q", True)
+        assert one.info(ANYONE, "q").paused
+        others.silent = []
+        heard = await one.delete(ANYONE, "q")
+        assert (url_at(two), heard.told, heard.silent) == (None, 1, [])
 
 
 async def test_what_was_removed_does_not_come_back_from_one_that_was_away(tmp_path: Path) -> None:
