@@ -149,7 +149,7 @@ def test_operations_are_told_with_their_counts(trail, ops):
     assert (purge["details"], letters["details"]) == ({"removed": 1}, {"removed": 1})
     assert (begun["status"], begun["details"]) == (202, {"redrive": job["id"]})
     assert pause["details"] == {"publishes": "refuse", "kept": True, "told": 0, "silent": 0}
-    assert push_record["details"] == {"host": "hooks.example"}
+    assert push_record["details"] == {"host": "hooks.example", "told": 0, "silent": 0}
 
 
 def test_changes_of_tokens_are_told_without_their_secrets(trail, ops):
