@@ -45,6 +45,7 @@ CLIENTS, SCRAPER = "for the clients", "for the scrapes"
 ONLY_UNIT_TESTED = {
     "BabelgateAuditErrors",
     "BabelgateCertificateEnds",
+    "BabelgateConfigurationRefused",
     "BabelgateIssuerNotRead",
     "BabelgatePublishesNearBound",
     "BabelgatePushHeld",

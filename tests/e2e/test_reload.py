@@ -243,3 +243,39 @@ def test_identities_and_policies(tmp_path: Path) -> None:
         assert process.stop() == 0
     finally:
         process.close()
+
+
+def test_a_watched_file_is_loaded(tmp_path: Path) -> None:
+    """As Kubernetes updates a ConfigMap: the file is a link into a directory that is replaced by another one."""
+    config = {"brokers": {"one": sqlite(tmp_path, "one")}, "default": {"broker": "one"}, "reload": {"watch": True}}
+    process = GatewayProcess(tmp_path, config)
+
+    def publish_map(number: int, text: str) -> None:
+        directory = tmp_path / f"..{number}"
+        directory.mkdir()
+        (directory / "babelgate.yaml").write_text(text)
+        link = tmp_path / "..new"
+        link.symlink_to(directory.name)
+        link.rename(tmp_path / "..data")
+
+    try:
+        gateway = Reloaded(process.start())
+        settings = yaml.safe_load(gateway.file.read_text())
+        publish_map(1, gateway.file.read_text())
+        gateway.file.unlink()
+        gateway.file.symlink_to("..data/babelgate.yaml")
+        publish_map(2, yaml.safe_dump(settings | {"default": {"broker": "one", "lease_seconds": 7}}))
+        with process.client() as client:
+            wait_for(lambda: client.get("queues/a").json()["policy"]["lease_seconds"] == 7)
+            publish_map(3, "brokers: [")
+            wait_for(lambda: "babelgate_config_refused 1.0" in client.get("metrics").text)
+            publish_map(4, yaml.safe_dump(settings))
+            wait_for(lambda: client.get("queues/a").json()["policy"]["lease_seconds"] == 60)
+            text = client.get("metrics").text
+            assert 'babelgate_config_reloads_total{outcome="applied"} 2.0' in text
+            assert 'babelgate_config_reloads_total{outcome="refused"} 1.0' in text
+            assert "babelgate_config_refused 0.0" in text
+        assert process.stop() == 0
+        assert not process.unforeseen()
+    finally:
+        process.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,13 @@ class Origin:
     path: Path | None
     environ: Mapping[str, str] = field(repr=False)
     overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def digest(self) -> bytes | None:
+        """SHA-256 of the file as it is now, through links; None without a file, or while it cannot be read."""
+        try:
+            return None if self.path is None else hashlib.sha256(self.path.read_bytes()).digest()
+        except OSError:
+            return None
 
     def load(self) -> Settings:
         """Read the configuration as it is now; blocks on the disk. Raises ConfigError."""

@@ -27,6 +27,7 @@ from babelgate.config.pages import CorsSettings
 from babelgate.config.privacy import BodyKeySettings
 from babelgate.config.push import PushSettings
 from babelgate.config.rate_limits import RateLimitSettings
+from babelgate.config.reload import ReloadSettings
 from babelgate.config.schemas import SchemaSettings
 from babelgate.config.section import Delay, QueuePattern, Seconds, Section, commas
 from babelgate.config.sections import (
@@ -79,6 +80,7 @@ class Settings(Section):
     console: ConsoleSettings = ConsoleSettings()
     push: PushSettings = PushSettings()
     schemas: SchemaSettings = SchemaSettings()
+    reload: ReloadSettings = ReloadSettings()
     cors: CorsSettings | None = Field(
         default=None, description="The web pages of other origins that may call the API. None: none."
     )

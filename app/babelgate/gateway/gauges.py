@@ -12,6 +12,7 @@ from babelgate import __version__
 from babelgate.brokers.binding import Binding, Lists, QueueStats, Reinjects
 from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.loaded import LOAD_OUTCOMES
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.rate_limits import LIMITS
@@ -30,6 +31,9 @@ from babelgate.observe.metrics.catalogue import (
     BROKER_WARNINGS,
     BUILD_INFO,
     CERTIFICATE_EXPIRES,
+    CONFIG_LOADED,
+    CONFIG_REFUSED,
+    CONFIG_RELOADS,
     DEAD_LETTERS,
     FOREIGN,
     ISSUER_FAILURES,
@@ -150,6 +154,7 @@ class Gauges:
                 for name, binding in self._gateway.bindings.items()
             },
             **self._of_rate_limits(),
+            **self._of_configuration(),
             **self._of_journal(),
             **self._of_audit(),
             **self._of_tracing(),
@@ -164,6 +169,15 @@ class Gauges:
     async def close(self) -> None:
         """Stop all queries; idempotent."""
         await asyncio.gather(*(broker.close() for broker in self._by_name.values()))
+
+    def _of_configuration(self) -> Snapshot:
+        loaded = self._gateway.overview.loaded
+        if loaded is None:
+            return {}
+        return {
+            CONFIG_RELOADS.otel: {(outcome,): float(loaded.counts[outcome]) for outcome in LOAD_OUTCOMES},
+            CONFIG_REFUSED.otel: {(): float(loaded.refusal is not None)},
+        }
 
     def _of_rate_limits(self) -> Snapshot:
         limits = self._gateway.rate_limits
@@ -240,6 +254,8 @@ class Gauges:
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
         if (ends_at := self._gateway.overview.certificate_ends_at()) is not None:
             snapshot[CERTIFICATE_EXPIRES.otel] = {(): ends_at}
+        if (loaded := self._gateway.overview.loaded) is not None:
+            snapshot[CONFIG_LOADED.otel] = {(): loaded.loaded_at / 1000}
         snapshot |= await asyncio.to_thread(process.of_gateway)
         self._read_at = time.monotonic()
         return snapshot

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct, field
 
-OUTCOMES = ("applied", "refused")
-Outcome = Literal["applied", "refused"]
+LOAD_OUTCOMES = ("applied", "refused")
 
 
 class Refusal(Struct, frozen=True):

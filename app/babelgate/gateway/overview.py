@@ -15,6 +15,7 @@ from babelgate.brokers.registry import driver
 from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
 from babelgate.gateway.authorization import OPERATORS, Caller
 from babelgate.gateway.idempotency import KeyStores
+from babelgate.gateway.loaded import LoadedConfiguration
 from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
 from babelgate.gateway.outages import Outages
@@ -77,6 +78,8 @@ class Overview:
         self.replicas: Replicas | None = None
         """Who serves; None where only this object does."""
         self.pushes: WatchedPushes = NoPushes()
+        self.loaded: LoadedConfiguration | None = None
+        """Which configuration this process serves by; None where nothing can load another one."""
         self.issuers: Callable[[], Mapping[str, str | None]] = dict
         """Why the keys of each issuer of tokens could not be read at the last try; None where they were."""
         self.certificate_ends_at: Callable[[], float | None] = lambda: None

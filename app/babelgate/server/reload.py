@@ -43,6 +43,9 @@ from babelgate.server.wiring import push_targets, router
 CLOSE_LOOK_SECONDS = 5.0
 """How often a process looks whether a removed broker has nothing more of queues that have moved away."""
 
+WATCH_SECONDS = 2.0
+"""How often the file is looked at, where that is configured."""
+
 log = get_logger(__name__)
 
 
@@ -73,9 +76,14 @@ class Reload:
         self._lock = asyncio.Lock()
         self._tasks: BackgroundTasks[object] = BackgroundTasks()
         self.loaded = LoadedConfiguration(live.clock(), self._digest(settings), shown(settings))
+        live.gateway.overview.loaded = self.loaded
 
     async def start(self) -> None:
-        """Nothing to start."""
+        """Watch the file, if that is configured. Raises ConfigError where there is none."""
+        if self._settings.reload.watch and self._settings.workers == 1:
+            if self._origin is None or self._origin.path is None:
+                raise ConfigError(key="reload.watch", reason="needs a configuration file, by --config")
+            self._tasks.start(self._watch(self._origin))
 
     async def close(self) -> None:
         """Stop; idempotent. A switch is not interrupted, because it is one step."""
@@ -86,6 +94,17 @@ class Reload:
     def begin(self, cause: str) -> None:
         """Load the configuration in the background. A refusal is logged."""
         self._tasks.start(self._attempt(cause))
+
+    async def _watch(self, origin: Origin) -> None:
+        """Load the file when its content has changed, and has stayed the same for one look: it may be written in
+        parts."""
+        known = seen = await asyncio.to_thread(origin.digest)
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            last, seen = seen, await asyncio.to_thread(origin.digest)
+            if seen is not None and seen == last and seen != known:
+                known = seen
+                await self._attempt("file")
 
     async def _attempt(self, cause: str) -> None:
         try:

@@ -176,6 +176,23 @@ SCHEMA_FAILURES = _gauge(
     "Processes that could not read, or could not use, the schemas of jobs at `schemas.url` at the last try.",
     "{process}",
 )
+CONFIG_RELOADS = _counter(
+    "babelgate.config.reloads",
+    "Attempts to load the configuration again: applied, or refused as a whole.",
+    unit="{load}",
+    labels=("outcome",),
+)
+CONFIG_LOADED = _gauge(
+    "babelgate.config.loaded_timestamp",
+    "When the configuration that is served by was loaded, in Unix time.",
+    "s",
+    source="broker",
+)
+CONFIG_REFUSED = _gauge(
+    "babelgate.config.refused",
+    "Processes that refused the configuration at the last attempt to load it, and serve by the one before.",
+    "{process}",
+)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")
 BUILD_INFO = _gauge(
     "babelgate.build_info", "Always 1; the label has the running version.", "", "version", source="broker"

@@ -1,0 +1,17 @@
+"""The section about loading the configuration again."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from babelgate.config.section import Section
+
+
+class ReloadSettings(Section):
+    """When the configuration is loaded again by itself; see docs/reload.md."""
+
+    watch: bool = Field(
+        default=False,
+        description="Whether the file of `--config` is looked at every 2 s, and [loaded again](reload.md) when its "
+        "content has changed. SIGHUP loads it in any case.",
+    )
