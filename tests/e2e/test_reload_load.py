@@ -11,6 +11,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ class Load:
         self.consuming = False
         for thread in self._threads:
             thread.join(120)
+
+    def has_acked_more_than(self, count: int) -> bool:
+        return sum(self.acked.values()) > count
 
     def _post(self, client: httpx.Client, verb: str, body: Any) -> httpx.Response:
         answer = client.post(f"{QUEUE}{verb}", json=body, timeout=120)
@@ -136,7 +140,7 @@ def test_reloads_under_load(tmp_path: Path) -> None:
             gateway.load(change)
             # So that every configuration serves something.
             seen = sum(load.acked.values())
-            wait_for(lambda seen=seen: sum(load.acked.values()) > seen)
+            wait_for(partial(load.has_acked_more_than, seen))
         load.publishing = False
         wait_for(lambda: load.accepted <= load.acked.keys())
         load.join()
