@@ -41,7 +41,7 @@ class Load:
         self.publishing = True
         self.consuming = True
         self._threads = [
-            threading.Thread(target=work, daemon=True)
+            threading.Thread(target=work, name=work.__name__, daemon=True)
             for work in (self._publish, self._publish, self._poll, self._poll, self._hold, self._stream)
         ]
 
@@ -59,7 +59,7 @@ class Load:
 
     def _post(self, client: httpx.Client, verb: str, body: Any) -> httpx.Response:
         answer = client.post(f"{QUEUE}{verb}", json=body, timeout=120)
-        self.statuses[f"{verb or 'publish'} {answer.status_code}"] += 1
+        self.statuses[f"{verb or 'publish'} {answer.status_code} {threading.current_thread().name}"] += 1
         return answer
 
     def _publish(self) -> None:

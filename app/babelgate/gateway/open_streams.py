@@ -49,6 +49,9 @@ class OpenStream(Protocol):
     def drain(self) -> None:
         """Hand out nothing more."""
 
+    def retire(self) -> None:
+        """Hand out nothing more, and end once all is settled."""
+
     def expire(self) -> None:
         """End with an error, because the credential of the consumer has ended."""
 
@@ -99,10 +102,10 @@ class OpenStreams:
         return [stream.route for stream in self._open]
 
     def drain_queue(self, queue: str, broker: str) -> None:
-        """Let the streams of a queue that has left ``broker`` hand out nothing more."""
+        """Let the streams of a queue that has left ``broker`` hand out nothing more, and end once all is settled."""
         for stream in tuple(self._open):
             if stream.labels == (queue, broker):
-                stream.drain()
+                stream.retire()
 
     def drain(self) -> None:
         """Let all streams hand out nothing more; idempotent."""

@@ -173,10 +173,14 @@ class Stream:
             self._drop(handle)
 
     def drain(self) -> None:
-        """Hand out nothing more; idempotent."""
+        """Hand out nothing more, and end within DRAIN_SECONDS; idempotent."""
+        self._loop.call_later(DRAIN_SECONDS, self._end_drain)
+        self.retire()
+
+    def retire(self) -> None:
+        """Hand out nothing more, and end once all is settled; idempotent."""
         if not self.is_draining:
             self.is_draining = True
-            self._loop.call_later(DRAIN_SECONDS, self._end_drain)
             self._leave_receive()
             self._wake.set()
 

@@ -2,8 +2,8 @@
 
 A queue that stays where it is keeps its runtime: its waiting receives, streams and leases go on under the new policy. A
 queue that moves to another broker has a new runtime. The former one settles the leases that it has handed out, and
-:mod:`babelgate.gateway.draining` moves what is left. Waiting receives wait on the new broker; streams end as at a stop
-of the gateway, and their consumers open them again.
+:mod:`babelgate.gateway.draining` moves what is left. Waiting receives wait on the new broker; streams hand out nothing
+more and end once all is settled, and their consumers open them again.
 """
 
 from __future__ import annotations
