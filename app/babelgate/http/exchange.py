@@ -81,6 +81,7 @@ class ClientGone(Exception):
 class Exchange:
     """A request that is being served. ``caller`` and ``queue`` are set before its handler runs.
 
+    ``certificate``: the client's, where callers are known by theirs.
     ``status``: of the answer, 0 before it starts; ``sent``: bytes of the answer's body; ``route``: the path template,
     empty when no endpoint matches; ``error``: the code of the problem; ``trace``: None when the request has no trace;
     ``crossing``: what CORS says to the page that sent it, None where nothing is configured; ``accepted``: the rule of
@@ -90,6 +91,7 @@ class Exchange:
     __slots__ = (
         "accepted",
         "caller",
+        "certificate",
         "crossing",
         "error",
         "headers",
@@ -118,6 +120,8 @@ class Exchange:
         self.path = path
         # Taken out, because a reference from the scope back to its request would keep both until a collection.
         self.whole: Whole | None = scope.get("extensions", {}).pop(WHOLE, None)
+        # Only the gateway's own server verifies any.
+        self.certificate = None if self.whole is None else self.whole.certificate
         self.headers: dict[bytes, bytes] = dict(scope["headers"]) if self.whole is None else self.whole.fields
         self.request_id = request_id_of(self.headers)
         self.status = 0
@@ -134,11 +138,6 @@ class Exchange:
     def sampled(self) -> tuple[str, str] | None:
         """The trace id and span id in hexadecimal; None when the request is not traced."""
         return None if self.trace is None else self.trace.sampled
-
-    @property
-    def certificate(self) -> ClientCertificate | None:
-        """The client's, where callers are known by theirs. Only the gateway's own server verifies any."""
-        return None if self.whole is None else self.whole.certificate
 
     @property
     def has_body(self) -> bool:

@@ -11,7 +11,6 @@ from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from babelgate.clock import now_ms
 from babelgate.http.heads import RequestTarget
 from babelgate.http.problems import RawHeaders
 from babelgate.identities.certificates import ClientCertificate
@@ -22,12 +21,6 @@ class GatewayConnection(HttpToolsProtocol):
     shown one, and callers are known by theirs."""
 
     certificate: ClientCertificate | None = None
-
-    def keeps_alive(self, version: str) -> bool:
-        """Whether the connection goes on after the request that was parsed."""
-        certificate = self.certificate
-        is_kept = certificate is None or certificate.is_kept(now_ms())
-        return is_kept and version != "1.0" and self.parser.should_keep_alive()
 
 
 class Serving:

@@ -20,6 +20,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.server import ServerState
 
+from babelgate.clock import now_ms
 from babelgate.http.direct import DIRECT, DirectEndpoints
 from babelgate.http.exchange import DISCARDED_BYTES, WHOLE
 from babelgate.http.heads import RequestTarget, check_head, target_of, without_upgrade
@@ -67,6 +68,7 @@ class GatewayProtocol(GatewayConnection):
     _checked_at = 0.0
     _unparsed = b""
     _is_reported = False
+    _is_over = False
 
     def __init__(
         self,
@@ -190,6 +192,7 @@ class GatewayProtocol(GatewayConnection):
         target = target_of(self.url)
         self._in_head = False
         self._due = None
+        self._is_over = self.certificate is not None and not self.certificate.is_kept(now_ms())
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not self.pipeline:
@@ -235,7 +238,7 @@ class GatewayProtocol(GatewayConnection):
             "state": self.app_state,
             "extensions": extensions,
         }
-        keep_alive = self.keeps_alive(version)
+        keep_alive = version != "1.0" and not self._is_over and self.parser.should_keep_alive()
         self.cycle = extensions[WHOLE] = Cycle(self, scope, fields, keep_alive)
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
@@ -269,7 +272,7 @@ class GatewayProtocol(GatewayConnection):
         self._idle_since = None
         if (kept := self._kept) is not None:
             assert self._direct is not None
-            kept.keep_alive = self.keeps_alive(kept.version)
+            kept.keep_alive = kept.version != "1.0" and not self._is_over and self.parser.should_keep_alive()
             left = self._direct.begin(kept, kept.body)
             if left is None:
                 self.cycle, self._kept = kept, None
