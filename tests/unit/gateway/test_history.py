@@ -231,7 +231,7 @@ class TestRights:
 
     async def test_a_queue_that_is_named_needs_the_right(self) -> None:
         found = history(MemorySearch([record()]))
-        with pytest.raises(Forbidden, match="'listen' or 'manage' on the queue 'q'"):
+        with pytest.raises(Forbidden, match="'listen', 'manage' or 'observe' on the queue 'q'"):
             await found.events(LISTENER, Query(queue="q"))
         with pytest.raises(InvalidParameter, match="queue"):
             await found.events(LISTENER, Query(queue="a.dlq"))
