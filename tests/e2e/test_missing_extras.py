@@ -28,7 +28,7 @@ MODULES = {
     "otlp": ("opentelemetry.exporter",),
     "journal": ("fsspec", "s3fs"),
     "schemas": ("jsonschema_rs",),
-    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert"),
+    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert", "deltalake"),
 }
 """What each extra installs."""
 URLS = {
@@ -46,6 +46,7 @@ PIPELINE = {
     "validate": ["in", *LAKE],
     "ingest": ["in", *LAKE],
     "compact": LAKE,
+    "tables": LAKE,
     "metrics": LAKE,
     "report": [*LAKE, "--output", "report.html"],
     "message": ["id", *LAKE],
@@ -132,7 +133,8 @@ def test_schemas_of_jobs(without: Without, tmp_path: Path, command: str) -> None
 @pytest.mark.parametrize("command", PIPELINE)
 def test_a_job_on_spark(without: Without, command: str) -> None:
     line = without.told("spark", "pipeline", command, *PIPELINE[command])
-    assert line.startswith("Error: not installed here: pyspark, py4j, pyarrow, pandas; ")
+    lacking = "deltalake, pyarrow" if command == "tables" else "pyspark, py4j, pyarrow, pandas"
+    assert line.startswith(f"Error: not installed here: {lacking}; ")
 
 
 def test_the_page_of_a_report(without: Without, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

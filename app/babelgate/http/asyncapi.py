@@ -10,9 +10,10 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -200,9 +201,18 @@ def _operation(action: str, channel: str, text: str) -> Json:
     return {"action": action, "channel": _to("channels", channel), "description": text, "bindings": {_HTTP: binding}}
 
 
-@lru_cache(maxsize=2)
+_known: WeakKeyDictionary[JobSchemas, tuple[Mapping[str, str], Json]] = WeakKeyDictionary()
+"""What :func:`_components` returned, as long as its schemas are those of a gateway."""
+
+
 def _components(schemas: JobSchemas) -> tuple[Mapping[str, str], Json]:
     """The names of the jobs in the document, and its components, which are the same for all callers."""
+    if (known := _known.get(schemas)) is None:
+        known = _known[schemas] = _made(schemas)
+    return known
+
+
+def _made(schemas: JobSchemas) -> tuple[Mapping[str, str], Json]:
     files = {file.job: file for file in schemas}
     names = component_names(files, {*_ENVELOPE_SCHEMAS, _ANY_JOB})
     said = parts()
