@@ -463,16 +463,34 @@ func (e ProbeStatus) Valid() bool {
 
 // Defines values for PushSource.
 const (
-	Api           PushSource = "api"
-	Configuration PushSource = "configuration"
+	PushSourceApi           PushSource = "api"
+	PushSourceConfiguration PushSource = "configuration"
 )
 
 // Valid indicates whether the value is a known member of the PushSource enum.
 func (e PushSource) Valid() bool {
 	switch e {
-	case Api:
+	case PushSourceApi:
 		return true
-	case Configuration:
+	case PushSourceConfiguration:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PushChangeSource.
+const (
+	PushChangeSourceApi           PushChangeSource = "api"
+	PushChangeSourceConfiguration PushChangeSource = "configuration"
+)
+
+// Valid indicates whether the value is a known member of the PushChangeSource enum.
+func (e PushChangeSource) Valid() bool {
+	switch e {
+	case PushChangeSourceApi:
+		return true
+	case PushChangeSourceConfiguration:
 		return true
 	default:
 		return false
@@ -634,9 +652,10 @@ func (e RedriveJobState) Valid() bool {
 
 // Defines values for Right.
 const (
-	Listen Right = "listen"
-	Manage Right = "manage"
-	Send   Right = "send"
+	Listen  Right = "listen"
+	Manage  Right = "manage"
+	Observe Right = "observe"
+	Send    Right = "send"
 )
 
 // Valid indicates whether the value is a known member of the Right enum.
@@ -645,6 +664,8 @@ func (e Right) Valid() bool {
 	case Listen:
 		return true
 	case Manage:
+		return true
+	case Observe:
 		return true
 	case Send:
 		return true
@@ -2073,6 +2094,34 @@ type Push struct {
 // PushSource Where the target comes from. One of the configuration cannot be changed by calls.
 type PushSource string
 
+// PushChange The push of a queue after a change, and which processes know it.
+type PushChange struct {
+	// Paused Whether nothing is pushed until `:resume`.
+	Paused bool `json:"paused"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
+
+	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+	Silent []string `json:"silent"`
+
+	// Source Where the target comes from. One of the configuration cannot be changed by calls.
+	Source PushChangeSource `json:"source"`
+
+	// State `null` while the push is paused, or does not run; the log has the reason.
+	State *PushState `json:"state"`
+
+	// Target A target, without its secrets.
+	Target PushTarget `json:"target"`
+
+	// Told How many other processes have confirmed that they know the change.
+	Told                 int64                  `json:"told"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PushChangeSource Where the target comes from. One of the configuration cannot be changed by calls.
+type PushChangeSource string
+
 // PushFailure A post that was no success.
 type PushFailure struct {
 	// At When it began; Unix milliseconds UTC.
@@ -2114,13 +2163,19 @@ type PushOutcomes struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// PushRemoved A push that was removed.
+// PushRemoved A push that was removed, and which processes know it.
 type PushRemoved struct {
 	// Queue The name of the queue in paths.
 	Queue string `json:"queue"`
 
 	// Removed Always `true`. Default: true.
-	Removed              *bool                  `json:"removed,omitempty"`
+	Removed *bool `json:"removed,omitempty"`
+
+	// Silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+	Silent []string `json:"silent"`
+
+	// Told How many other processes have confirmed that they know it.
+	Told                 int64                  `json:"told"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -2862,7 +2917,7 @@ type RevokedToken struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Right A right on a queue: publish to it, consume from it, manage it.
+// Right A right on a queue: publish to it, consume from it, manage it, look at it without a change.
 type Right string
 
 // RotationRequest How to rotate. Without a body: the old secret is valid for an hour, and the end stays.
@@ -2990,7 +3045,7 @@ type Token struct {
 	// OldEndsAt When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
 	OldEndsAt *int64 `json:"old_ends_at"`
 
-	// Rights For each name or pattern of queues: `send`, `listen`, `manage`.
+	// Rights For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
 	Rights               map[string][]Right     `json:"rights"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -3012,7 +3067,7 @@ type TokenRequest struct {
 	// Name The name of the holder, for logs: 1 to 120 of `A-Z a-z 0-9 . _ -`. No other valid token has it.
 	Name string `json:"name"`
 
-	// Rights For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+	// Rights For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and each of these rights on all these queues.
 	Rights map[string][]Right `json:"rights"`
 
 	// TtlSeconds Seconds from now to its end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it: `ends_at` counts.
@@ -9044,6 +9099,152 @@ func (a Push) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for PushChange. Returns the specified
+// element and whether it was found
+func (a PushChange) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PushChange
+func (a *PushChange) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PushChange to handle AdditionalProperties
+func (a *PushChange) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["paused"]; found {
+		err = json.Unmarshal(raw, &a.Paused)
+		if err != nil {
+			return fmt.Errorf("error reading 'paused': %w", err)
+		}
+		delete(object, "paused")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["source"]; found {
+		err = json.Unmarshal(raw, &a.Source)
+		if err != nil {
+			return fmt.Errorf("error reading 'source': %w", err)
+		}
+		delete(object, "source")
+	}
+
+	if raw, found := object["state"]; found {
+		err = json.Unmarshal(raw, &a.State)
+		if err != nil {
+			return fmt.Errorf("error reading 'state': %w", err)
+		}
+		delete(object, "state")
+	}
+
+	if raw, found := object["target"]; found {
+		err = json.Unmarshal(raw, &a.Target)
+		if err != nil {
+			return fmt.Errorf("error reading 'target': %w", err)
+		}
+		delete(object, "target")
+	}
+
+	if raw, found := object["told"]; found {
+		err = json.Unmarshal(raw, &a.Told)
+		if err != nil {
+			return fmt.Errorf("error reading 'told': %w", err)
+		}
+		delete(object, "told")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PushChange to handle AdditionalProperties
+func (a PushChange) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["paused"], err = json.Marshal(a.Paused)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'paused': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["source"], err = json.Marshal(a.Source)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'source': %w", err)
+	}
+
+	object["state"], err = json.Marshal(a.State)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'state': %w", err)
+	}
+
+	object["target"], err = json.Marshal(a.Target)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'target': %w", err)
+	}
+
+	object["told"], err = json.Marshal(a.Told)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'told': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for PushFailure. Returns the specified
 // element and whether it was found
 func (a PushFailure) Get(fieldName string) (value interface{}, found bool) {
@@ -9331,6 +9532,22 @@ func (a *PushRemoved) UnmarshalJSON(b []byte) error {
 		delete(object, "removed")
 	}
 
+	if raw, found := object["silent"]; found {
+		err = json.Unmarshal(raw, &a.Silent)
+		if err != nil {
+			return fmt.Errorf("error reading 'silent': %w", err)
+		}
+		delete(object, "silent")
+	}
+
+	if raw, found := object["told"]; found {
+		err = json.Unmarshal(raw, &a.Told)
+		if err != nil {
+			return fmt.Errorf("error reading 'told': %w", err)
+		}
+		delete(object, "told")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -9360,6 +9577,18 @@ func (a PushRemoved) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'removed': %w", err)
 		}
+	}
+
+	if a.Silent != nil {
+		object["silent"], err = json.Marshal(a.Silent)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'silent': %w", err)
+		}
+	}
+
+	object["told"], err = json.Marshal(a.Told)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'told': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

@@ -284,7 +284,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -519,7 +519,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -773,7 +773,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -993,7 +993,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1238,7 +1238,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1483,7 +1483,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1728,7 +1728,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -1973,7 +1973,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2218,7 +2218,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2456,7 +2456,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -2670,7 +2670,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3059,7 +3059,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3301,7 +3301,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3524,7 +3524,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3722,7 +3722,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -3760,7 +3760,7 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages
-        /// <br/>reduce the number returned below `limit`.
+        /// <br/>reduce the number returned below `limit`. Members that the route redacts are `"[redacted]"`.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="limit">Maximum number of messages to return: 1 to 100. Default: 10.</param>
@@ -3927,7 +3927,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -4194,7 +4194,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -4395,7 +4395,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -4580,7 +4580,7 @@ namespace Babelgate.Client.Generated
         /// <remarks>
         /// List the brokers of the queues that the caller may manage, with their current state.
         /// <br/>
-        /// <br/>Requires the right `manage` on some queue. A broker is shown when that right covers one of its configured
+        /// <br/>Requires the right `manage` or `observe` on some queue. A broker is shown when that right covers one of its configured
         /// <br/>queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to
         /// <br/>it. The right on `*` shows all brokers.
         /// </remarks>
@@ -4716,7 +4716,7 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// List the processes that serve: the workers of this gateway, and the gateways that it finds by `peers`. Requires
-        /// <br/>the right `manage` on some queue.
+        /// <br/>the right `manage` or `observe` on some queue.
         /// </remarks>
         /// <returns>The process that answers, and all that have answered it.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
@@ -4850,7 +4850,8 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still
-        /// <br/>have a next page; large dead letters reduce the number returned below `limit`.
+        /// <br/>have a next page; large dead letters reduce the number returned below `limit`. Members that the route redacts
+        /// <br/>are `"[redacted]"`.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="job">Only dead letters of this `job`.</param>
@@ -5052,7 +5053,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5296,7 +5297,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5531,7 +5532,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -5766,7 +5767,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6004,7 +6005,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6214,7 +6215,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6423,7 +6424,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6622,7 +6623,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -6825,7 +6826,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7050,7 +7051,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7286,7 +7287,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7484,7 +7485,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7522,15 +7523,16 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in
-        /// <br/>`state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A push that is
-        /// <br/>paused stays so.
+        /// <br/>`state_dir`: every process that shares it pushes within a second. Peers on other hosts are told at once: the
+        /// <br/>call waits for their answers, 3 seconds at most, and `silent` names those that gave none. A push that is paused
+        /// <br/>stays so.
         /// <br/>
         /// <br/>Only what the section `push` of the configuration allows can be reached. Requires the right `manage`.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The push, as it is stored.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<Push> PutPushAsync(PushRequest body, string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<PushChange> PutPushAsync(PushRequest body, string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");
@@ -7578,7 +7580,7 @@ namespace Babelgate.Client.Generated
                         var status_ = (int)response_.StatusCode;
                         if (status_ == 200)
                         {
-                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            var objectResponse_ = await ReadObjectResponseAsync<PushChange>(response_, headers_, cancellationToken).ConfigureAwait(false);
                             if (objectResponse_.Object == null)
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
@@ -7703,7 +7705,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7741,7 +7743,8 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages
-        /// <br/>without an answer go back to the queue. Requires the right `manage`.
+        /// <br/>without an answer go back to the queue. Peers are told as by a `PUT`; each of them ends its own posts. Requires
+        /// <br/>the right `manage`.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The push is removed.</returns>
@@ -7912,7 +7915,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -7955,7 +7958,7 @@ namespace Babelgate.Client.Generated
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The push is paused.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<Push> PausePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<PushChange> PausePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");
@@ -7997,7 +8000,7 @@ namespace Babelgate.Client.Generated
                         var status_ = (int)response_.StatusCode;
                         if (status_ == 200)
                         {
-                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            var objectResponse_ = await ReadObjectResponseAsync<PushChange>(response_, headers_, cancellationToken).ConfigureAwait(false);
                             if (objectResponse_.Object == null)
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
@@ -8132,7 +8135,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8174,7 +8177,7 @@ namespace Babelgate.Client.Generated
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <returns>The push is not paused.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
-        public virtual async System.Threading.Tasks.Task<Push> ResumePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        public virtual async System.Threading.Tasks.Task<PushChange> ResumePushAsync(string queue, System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
         {
             if (queue == null)
                 throw new System.ArgumentNullException("queue");
@@ -8216,7 +8219,7 @@ namespace Babelgate.Client.Generated
                         var status_ = (int)response_.StatusCode;
                         if (status_ == 200)
                         {
-                            var objectResponse_ = await ReadObjectResponseAsync<Push>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            var objectResponse_ = await ReadObjectResponseAsync<PushChange>(response_, headers_, cancellationToken).ConfigureAwait(false);
                             if (objectResponse_.Object == null)
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
@@ -8351,7 +8354,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8572,7 +8575,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 504)
@@ -8921,7 +8924,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9106,7 +9109,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9268,7 +9271,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9523,6 +9526,143 @@ namespace Babelgate.Client.Generated
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
                             throw new ApiException<Problem>("Dead letter not found \u00b7 Message not found \u00b7 No journal \u00b7 No tokens \u00b7 Not found \u00b7 Push not found \u00b7 Queue not found \u00b7 Redrive not found \u00b7 Schema not found \u00b7 Token not found \u00b7 Trace not found", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Get the AsyncAPI document
+        /// </summary>
+        /// <remarks>
+        /// Describe the queues that the caller may use, and the jobs that have schemas, as a document of AsyncAPI 3.0. It is
+        /// <br/>that of an application with the rights of the caller, which sends where the caller may publish, and receives where the
+        /// <br/>caller may consume. Schemas are in JSON Schema draft 7. A caller with the right `manage` also sees native names and
+        /// <br/>the addresses of brokers, without credentials. The answer has an `ETag`; with `If-None-Match` an unchanged document
+        /// <br/>is 304. Requires any right on any queue.
+        /// </remarks>
+        /// <returns>The document of AsyncAPI.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<object> GetAsyncapiAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("asyncapi.json");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<object>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 408)
@@ -10230,7 +10370,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -10353,7 +10493,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -10383,8 +10523,8 @@ namespace Babelgate.Client.Generated
         /// 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
         /// <br/>
         /// <br/>With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
-        /// <br/>about their set-up. Without a valid token, or without the right `manage`, the answer names no broker, unless the
-        /// <br/>setting `open_readyz` allows it.
+        /// <br/>about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer names no
+        /// <br/>broker, unless the setting `open_readyz` allows it.
         /// </remarks>
         /// <param name="verbose">Whether to list the brokers. Without a value: `true`. Without the parameter: `false`.</param>
         /// <returns>The gateway accepts traffic.</returns>
@@ -10486,7 +10626,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Audit unavailable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -10514,7 +10654,7 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or in
-        /// <br/>OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
+        /// <br/>OpenMetrics when `Accept` prefers it. Requires the right `manage` or `observe` on some queue.
         /// <br/>
         /// <br/>Brokers and workers that do not answer within 2 s are omitted.
         /// </remarks>
@@ -13915,6 +14055,75 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
+    /// The push of a queue after a change, and which processes know it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PushChange
+    {
+        /// <summary>
+        /// The name of the queue in paths.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("queue")]
+
+        public string Queue { get; set; } = default!;
+
+        /// <summary>
+        /// Where the target comes from. One of the configuration cannot be changed by calls.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("source")]
+
+        public string Source { get; set; } = default!;
+
+        /// <summary>
+        /// Whether nothing is pushed until `:resume`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("paused")]
+
+        public bool Paused { get; set; } = default!;
+
+        [System.Text.Json.Serialization.JsonPropertyName("target")]
+
+        public PushTarget Target { get; set; } = new PushTarget();
+
+        /// <summary>
+        /// `null` while the push is paused, or does not run; the log has the reason.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("state")]
+
+        public PushState? State { get; set; } = default!;
+
+        /// <summary>
+        /// How many other processes have confirmed that they know the change.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("told")]
+
+        public long Told { get; set; } = default!;
+
+        /// <summary>
+        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
     /// A post that was no success.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
@@ -14029,7 +14238,7 @@ namespace Babelgate.Client.Generated
     }
 
     /// <summary>
-    /// A push that was removed.
+    /// A push that was removed, and which processes know it.
     /// </summary>
     [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
     public partial class PushRemoved
@@ -14049,6 +14258,22 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("removed")]
 
         public bool? Removed { get; set; } = default!;
+
+        /// <summary>
+        /// How many other processes have confirmed that they know it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("told")]
+
+        public long Told { get; set; } = default!;
+
+        /// <summary>
+        /// Peers that gave no answer, by address or socket. They learn it when they answer again.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("silent")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Silent { get; set; } = new System.Collections.Generic.List<string>();
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -16331,7 +16556,7 @@ namespace Babelgate.Client.Generated
         public string Name { get; set; } = default!;
 
         /// <summary>
-        /// For each name or pattern of queues: `send`, `listen`, `manage`.
+        /// For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("rights")]
@@ -16421,7 +16646,7 @@ namespace Babelgate.Client.Generated
         public string Name { get; set; } = default!;
 
         /// <summary>
-        /// For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+        /// For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and each of these rights on all these queues.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("rights")]

@@ -35,7 +35,7 @@ use \Babelgate\Client\Generated\ObjectSerializer;
  * PushRemoved Class Doc Comment
  *
  * @category Class
- * @description A push that was removed.
+ * @description A push that was removed, and which processes know it.
  * @package  Babelgate\Client\Generated
  * @author   OpenAPI Generator team
  * @link     https://openapi-generator.tech
@@ -59,7 +59,9 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
       */
     protected static $openAPITypes = [
         'queue' => 'string',
-        'removed' => 'bool'
+        'removed' => 'bool',
+        'told' => 'int',
+        'silent' => 'string[]'
     ];
 
     /**
@@ -71,7 +73,9 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
       */
     protected static $openAPIFormats = [
         'queue' => null,
-        'removed' => null
+        'removed' => null,
+        'told' => 'int64',
+        'silent' => null
     ];
 
     /**
@@ -81,7 +85,9 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
       */
     protected static array $openAPINullables = [
         'queue' => false,
-        'removed' => false
+        'removed' => false,
+        'told' => false,
+        'silent' => false
     ];
 
     /**
@@ -171,7 +177,9 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     protected static $attributeMap = [
         'queue' => 'queue',
-        'removed' => 'removed'
+        'removed' => 'removed',
+        'told' => 'told',
+        'silent' => 'silent'
     ];
 
     /**
@@ -181,7 +189,9 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     protected static $setters = [
         'queue' => 'setQueue',
-        'removed' => 'setRemoved'
+        'removed' => 'setRemoved',
+        'told' => 'setTold',
+        'silent' => 'setSilent'
     ];
 
     /**
@@ -191,7 +201,9 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     protected static $getters = [
         'queue' => 'getQueue',
-        'removed' => 'getRemoved'
+        'removed' => 'getRemoved',
+        'told' => 'getTold',
+        'silent' => 'getSilent'
     ];
 
     /**
@@ -253,6 +265,8 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
     {
         $this->setIfExists('queue', $data ?? [], null);
         $this->setIfExists('removed', $data ?? [], null);
+        $this->setIfExists('told', $data ?? [], null);
+        $this->setIfExists('silent', $data ?? [], null);
     }
 
     /**
@@ -284,6 +298,12 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
 
         if ($this->container['queue'] === null) {
             $invalidProperties[] = "'queue' can't be null";
+        }
+        if ($this->container['told'] === null) {
+            $invalidProperties[] = "'told' can't be null";
+        }
+        if ($this->container['silent'] === null) {
+            $invalidProperties[] = "'silent' can't be null";
         }
         return $invalidProperties;
     }
@@ -350,6 +370,60 @@ class PushRemoved implements ModelInterface, ArrayAccess, \JsonSerializable
             throw new \InvalidArgumentException('non-nullable removed cannot be null');
         }
         $this->container['removed'] = $removed;
+
+        return $this;
+    }
+
+    /**
+     * Gets told
+     *
+     * @return int
+     */
+    public function getTold()
+    {
+        return $this->container['told'];
+    }
+
+    /**
+     * Sets told
+     *
+     * @param int $told How many other processes have confirmed that they know it.
+     *
+     * @return self
+     */
+    public function setTold($told)
+    {
+        if (is_null($told)) {
+            throw new \InvalidArgumentException('non-nullable told cannot be null');
+        }
+        $this->container['told'] = $told;
+
+        return $this;
+    }
+
+    /**
+     * Gets silent
+     *
+     * @return string[]
+     */
+    public function getSilent()
+    {
+        return $this->container['silent'];
+    }
+
+    /**
+     * Sets silent
+     *
+     * @param string[] $silent Peers that gave no answer, by address or socket. They learn it when they answer again.
+     *
+     * @return self
+     */
+    public function setSilent($silent)
+    {
+        if (is_null($silent)) {
+            throw new \InvalidArgumentException('non-nullable silent cannot be null');
+        }
+        $this->container['silent'] = $silent;
 
         return $this;
     }

@@ -33,7 +33,7 @@ use \Babelgate\Client\Generated\ObjectSerializer;
  * Right Class Doc Comment
  *
  * @category Class
- * @description A right on a queue: publish to it, consume from it, manage it.
+ * @description A right on a queue: publish to it, consume from it, manage it, look at it without a change.
  * @package  Babelgate\Client\Generated
  * @author   OpenAPI Generator team
  * @link     https://openapi-generator.tech
@@ -49,6 +49,8 @@ class Right
 
     public const MANAGE = 'manage';
 
+    public const OBSERVE = 'observe';
+
     /**
      * Gets allowable values of the enum
      * @return string[]
@@ -58,7 +60,8 @@ class Right
         return [
             self::SEND,
             self::LISTEN,
-            self::MANAGE
+            self::MANAGE,
+            self::OBSERVE
         ];
     }
 }

@@ -420,7 +420,7 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets rights
      *
-     * @param array<string,\Babelgate\Client\Generated\Model\Right[]> $rights For each name or pattern of queues: `send`, `listen`, `manage`.
+     * @param array<string,\Babelgate\Client\Generated\Model\Right[]> $rights For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
      *
      * @return self
      */

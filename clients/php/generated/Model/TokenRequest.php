@@ -386,7 +386,7 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets rights
      *
-     * @param array<string,\Babelgate\Client\Generated\Model\Right[]> $rights For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+     * @param array<string,\Babelgate\Client\Generated\Model\Right[]> $rights For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and each of these rights on all these queues.
      *
      * @return self
      */

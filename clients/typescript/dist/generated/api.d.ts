@@ -407,7 +407,7 @@ export interface paths {
         /**
          * Peek at ready messages
          * @description Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages
-         *     reduce the number returned below `limit`.
+         *     reduce the number returned below `limit`. Members that the route redacts are `"[redacted]"`.
          */
         get: operations["peek_messages"];
         put?: never;
@@ -518,7 +518,7 @@ export interface paths {
          * List brokers
          * @description List the brokers of the queues that the caller may manage, with their current state.
          *
-         *     Requires the right `manage` on some queue. A broker is shown when that right covers one of its configured
+         *     Requires the right `manage` or `observe` on some queue. A broker is shown when that right covers one of its configured
          *     queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to
          *     it. The right on `*` shows all brokers.
          */
@@ -541,7 +541,7 @@ export interface paths {
         /**
          * List replicas and workers
          * @description List the processes that serve: the workers of this gateway, and the gateways that it finds by `peers`. Requires
-         *     the right `manage` on some queue.
+         *     the right `manage` or `observe` on some queue.
          */
         get: operations["list_replicas"];
         put?: never;
@@ -568,7 +568,8 @@ export interface paths {
         /**
          * List dead letters
          * @description Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still
-         *     have a next page; large dead letters reduce the number returned below `limit`.
+         *     have a next page; large dead letters reduce the number returned below `limit`. Members that the route redacts
+         *     are `"[redacted]"`.
          */
         get: operations["list_dead_letters"];
         put?: never;
@@ -853,8 +854,9 @@ export interface paths {
         /**
          * Set a push
          * @description Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in
-         *     `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A push that is
-         *     paused stays so.
+         *     `state_dir`: every process that shares it pushes within a second. Peers on other hosts are told at once: the
+         *     call waits for their answers, 3 seconds at most, and `silent` names those that gave none. A push that is paused
+         *     stays so.
          *
          *     Only what the section `push` of the configuration allows can be reached. Requires the right `manage`.
          */
@@ -863,7 +865,8 @@ export interface paths {
         /**
          * Remove a push
          * @description Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages
-         *     without an answer go back to the queue. Requires the right `manage`.
+         *     without an answer go back to the queue. Peers are told as by a `PUT`; each of them ends its own posts. Requires
+         *     the right `manage`.
          */
         delete: operations["delete_push"];
         options?: never;
@@ -1072,6 +1075,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/asyncapi.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the AsyncAPI document
+         * @description Describe the queues that the caller may use, and the jobs that have schemas, as a document of AsyncAPI 3.0. It is
+         *     that of an application with the rights of the caller, which sends where the caller may publish, and receives where the
+         *     caller may consume. Schemas are in JSON Schema draft 7. A caller with the right `manage` also sees native names and
+         *     the addresses of brokers, without credentials. The answer has an `ETag`; with `If-None-Match` an unchanged document
+         *     is 304. Requires any right on any queue.
+         */
+        get: operations["get_asyncapi"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/messages": {
         parameters: {
             query?: never;
@@ -1197,8 +1224,8 @@ export interface paths {
          * @description 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
          *
          *     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
-         *     about their set-up. Without a valid token, or without the right `manage`, the answer names no broker, unless the
-         *     setting `open_readyz` allows it.
+         *     about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer names no
+         *     broker, unless the setting `open_readyz` allows it.
          */
         get: operations["readyz"];
         put?: never;
@@ -1219,7 +1246,7 @@ export interface paths {
         /**
          * Metrics for Prometheus
          * @description Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or in
-         *     OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
+         *     OpenMetrics when `Accept` prefers it. Requires the right `manage` or `observe` on some queue.
          *
          *     Brokers and workers that do not answer within 2 s are omitted.
          */
@@ -3136,6 +3163,44 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * PushChange
+         * @description The push of a queue after a change, and which processes know it.
+         */
+        PushChange: {
+            /**
+             * Queue
+             * @description The name of the queue in paths.
+             */
+            queue: string;
+            /**
+             * Source
+             * @description Where the target comes from. One of the configuration cannot be changed by calls.
+             * @enum {string}
+             */
+            source: "configuration" | "api";
+            /**
+             * Paused
+             * @description Whether nothing is pushed until `:resume`.
+             */
+            paused: boolean;
+            target: components["schemas"]["PushTarget"];
+            /** @description `null` while the push is paused, or does not run; the log has the reason. */
+            state: components["schemas"]["PushState"] | null;
+            /**
+             * Told
+             * Format: int64
+             * @description How many other processes have confirmed that they know the change.
+             */
+            told: number;
+            /**
+             * Silent
+             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
+             */
+            silent: string[];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * PushFailure
          * @description A post that was no success.
          */
@@ -3210,7 +3275,7 @@ export interface components {
         };
         /**
          * PushRemoved
-         * @description A push that was removed.
+         * @description A push that was removed, and which processes know it.
          */
         PushRemoved: {
             /**
@@ -3223,6 +3288,17 @@ export interface components {
              * @description Always `true`. Default: true.
              */
             removed?: boolean;
+            /**
+             * Told
+             * Format: int64
+             * @description How many other processes have confirmed that they know it.
+             */
+            told: number;
+            /**
+             * Silent
+             * @description Peers that gave no answer, by address or socket. They learn it when they answer again.
+             */
+            silent: string[];
         } & {
             [key: string]: unknown;
         };
@@ -4349,10 +4425,10 @@ export interface components {
         };
         /**
          * Right
-         * @description A right on a queue: publish to it, consume from it, manage it.
+         * @description A right on a queue: publish to it, consume from it, manage it, look at it without a change.
          * @enum {string}
          */
-        Right: "send" | "listen" | "manage";
+        Right: "send" | "listen" | "manage" | "observe";
         /**
          * RotationRequest
          * @description How to rotate. Without a body: the old secret is valid for an hour, and the end stays.
@@ -4540,7 +4616,7 @@ export interface components {
             name: string;
             /**
              * Rights
-             * @description For each name or pattern of queues: `send`, `listen`, `manage`.
+             * @description For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
              */
             rights: {
                 [key: string]: components["schemas"]["Right"][];
@@ -4605,7 +4681,7 @@ export interface components {
             name: string;
             /**
              * Rights
-             * @description For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all these queues.
+             * @description For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and each of these rights on all these queues.
              */
             rights: {
                 [key: string]: components["schemas"]["Right"][];
@@ -4909,7 +4985,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Audit unavailable · Broker unavailable · Idempotency key store full · Issuer unavailable · Not ready · Owner unreachable · State unavailable · Stopping · Storage full · Storage read-only */
+        /** @description Audit unavailable · Body unreadable · Broker unavailable · Idempotency key store full · Issuer unavailable · Not ready · Owner unreachable · State unavailable · Stopping · Storage full · Storage read-only */
         Problem503: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -8245,10 +8321,12 @@ export interface operations {
                      *           "unreachable": 0
                      *         },
                      *         "failures": []
-                     *       }
+                     *       },
+                     *       "told": 1,
+                     *       "silent": []
                      *     }
                      */
-                    "application/json": components["schemas"]["Push"];
+                    "application/json": components["schemas"]["PushChange"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
@@ -8305,7 +8383,9 @@ export interface operations {
                     /**
                      * @example {
                      *       "queue": "emails",
-                     *       "removed": true
+                     *       "removed": true,
+                     *       "told": 1,
+                     *       "silent": []
                      *     }
                      */
                     "application/json": components["schemas"]["PushRemoved"];
@@ -8382,10 +8462,12 @@ export interface operations {
                      *         ],
                      *         "secrets": 1
                      *       },
-                     *       "state": null
+                     *       "state": null,
+                     *       "told": 1,
+                     *       "silent": []
                      *     }
                      */
-                    "application/json": components["schemas"]["Push"];
+                    "application/json": components["schemas"]["PushChange"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
@@ -8481,10 +8563,12 @@ export interface operations {
                      *             "detail": "HTTP 500: out of order"
                      *           }
                      *         ]
-                     *       }
+                     *       },
+                     *       "told": 1,
+                     *       "silent": []
                      *     }
                      */
-                    "application/json": components["schemas"]["Push"];
+                    "application/json": components["schemas"]["PushChange"];
                 };
             };
             /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
@@ -8939,6 +9023,57 @@ export interface operations {
             403: components["responses"]["Problem403"];
             /** @description The gateway has no schema of this job. */
             404: components["responses"]["Problem404"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    get_asyncapi: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document of AsyncAPI. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "asyncapi": "3.0.0",
+                     *       "info": {
+                     *         "title": "babelgate",
+                     *         "version": "0.1.0"
+                     *       },
+                     *       "defaultContentType": "application/json",
+                     *       "channels": {
+                     *         "orders": {
+                     *           "address": "/queues/orders/messages"
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
             /** @description The rest of the request did not arrive in time. Repeat it. */
             408: components["responses"]["Problem408"];
             /** @description The head of the request is larger than the gateway accepts. */

@@ -49,6 +49,7 @@ from .event_page import EventPage
 from .extend_request import ExtendRequest
 from .failure import Failure
 from .figures import Figures
+from .get_asyncapi_response_get_asyncapi_asyncapi_json_get import GetAsyncapiResponseGetAsyncapiAsyncapiJsonGet
 from .get_schema_response_get_schema_schemas_job_get import GetSchemaResponseGetSchemaSchemasJobGet
 from .idempotency_keys import IdempotencyKeys
 from .issued_token import IssuedToken
@@ -93,6 +94,8 @@ from .purge_request import PurgeRequest
 from .purge_result import PurgeResult
 from .purged import Purged
 from .push import Push
+from .push_change import PushChange
+from .push_change_source import PushChangeSource
 from .push_failure import PushFailure
 from .push_failure_code import PushFailureCode
 from .push_outcomes import PushOutcomes
@@ -210,6 +213,7 @@ __all__ = (
     "ExtendRequest",
     "Failure",
     "Figures",
+    "GetAsyncapiResponseGetAsyncapiAsyncapiJsonGet",
     "GetSchemaResponseGetSchemaSchemasJobGet",
     "IdempotencyKeys",
     "IssuedToken",
@@ -254,6 +258,8 @@ __all__ = (
     "PurgeRequest",
     "PurgeResult",
     "Push",
+    "PushChange",
+    "PushChangeSource",
     "PushFailure",
     "PushFailureCode",
     "PushOutcomes",

@@ -9,6 +9,7 @@ from attrs import field as _attrs_field
 from ..types import UNSET, Unset
 
 from ..types import UNSET, Unset
+from typing import cast
 
 
 
@@ -21,14 +22,18 @@ T = TypeVar("T", bound="PushRemoved")
 
 @_attrs_define
 class PushRemoved:
-    """ A push that was removed.
+    """ A push that was removed, and which processes know it.
 
         Attributes:
             queue (str): The name of the queue in paths.
+            told (int): How many other processes have confirmed that they know it.
+            silent (list[str]): Peers that gave no answer, by address or socket. They learn it when they answer again.
             removed (bool | Unset): Always `true`. Default: true.
      """
 
     queue: str
+    told: int
+    silent: list[str]
     removed: bool | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -39,6 +44,12 @@ class PushRemoved:
     def to_dict(self) -> dict[str, Any]:
         queue = self.queue
 
+        told = self.told
+
+        silent = self.silent
+
+
+
         removed = self.removed
 
 
@@ -46,6 +57,8 @@ class PushRemoved:
         field_dict.update(self.additional_properties)
         field_dict.update({
             "queue": queue,
+            "told": told,
+            "silent": silent,
         })
         if removed is not UNSET:
             field_dict["removed"] = removed
@@ -59,10 +72,17 @@ class PushRemoved:
         d = dict(src_dict)
         queue = d.pop("queue")
 
+        told = d.pop("told")
+
+        silent = cast(list[str], d.pop("silent"))
+
+
         removed = d.pop("removed", UNSET)
 
         push_removed = cls(
             queue=queue,
+            told=told,
+            silent=silent,
             removed=removed,
         )
 

@@ -1,8 +1,8 @@
 from typing import Literal
 
-Right = Literal['listen', 'manage', 'send']
+Right = Literal['listen', 'manage', 'observe', 'send']
 
-RIGHT_VALUES: set[Right] = { 'listen', 'manage', 'send',  }
+RIGHT_VALUES: set[Right] = { 'listen', 'manage', 'observe', 'send',  }
 
 def check_right(value: str) -> Right:
     if value in RIGHT_VALUES:

@@ -28,7 +28,7 @@ class Token:
         Attributes:
             id (str): Its id in paths.
             name (str): The name of its holder in logs.
-            rights (TokenRights): For each name or pattern of queues: `send`, `listen`, `manage`.
+            rights (TokenRights): For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
             created_at (int): When it was made, Unix milliseconds UTC.
             created_by (str): The name of the caller that made it.
             ends_at (int): When it ends, Unix milliseconds UTC.

@@ -28,8 +28,8 @@ class TokenRequest:
 
         Attributes:
             name (str): The name of the holder, for logs: 1 to 120 of `A-Z a-z 0-9 . _ -`. No other valid token has it.
-            rights (TokenRequestRights): For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage`
-                and each of these rights on all these queues.
+            rights (TokenRequestRights): For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need
+                `manage` and each of these rights on all these queues.
             ttl_seconds (float | None | Unset): Seconds from now to its end, at most `auth.made_tokens.max_ttl_seconds`; may
                 be decimal. Without it: `ends_at` counts.
             ends_at (int | None | Unset): Its end, Unix milliseconds UTC.

@@ -23,8 +23,8 @@ T = TypeVar("T", bound="TokenRequestRights")
 
 @_attrs_define
 class TokenRequestRights:
-    """ For each name or pattern of queues: `send`, `listen`, `manage`. You need `manage` and each of these rights on all
-    these queues.
+    """ For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and each of these
+    rights on all these queues.
 
      """
 

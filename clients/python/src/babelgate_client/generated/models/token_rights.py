@@ -23,7 +23,7 @@ T = TypeVar("T", bound="TokenRights")
 
 @_attrs_define
 class TokenRights:
-    """ For each name or pattern of queues: `send`, `listen`, `manage`.
+    """ For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
 
      """
 

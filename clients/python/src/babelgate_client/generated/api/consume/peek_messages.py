@@ -162,7 +162,7 @@ def sync_detailed(
 
      Return ready messages, oldest first, without reserving them, where the broker supports it. Large
     messages
-    reduce the number returned below `limit`.
+    reduce the number returned below `limit`. Members that the route redacts are `"[redacted]"`.
 
     Args:
         queue (str):
@@ -200,7 +200,7 @@ def sync(
 
      Return ready messages, oldest first, without reserving them, where the broker supports it. Large
     messages
-    reduce the number returned below `limit`.
+    reduce the number returned below `limit`. Members that the route redacts are `"[redacted]"`.
 
     Args:
         queue (str):
@@ -233,7 +233,7 @@ async def asyncio_detailed(
 
      Return ready messages, oldest first, without reserving them, where the broker supports it. Large
     messages
-    reduce the number returned below `limit`.
+    reduce the number returned below `limit`. Members that the route redacts are `"[redacted]"`.
 
     Args:
         queue (str):
@@ -271,7 +271,7 @@ async def asyncio(
 
      Return ready messages, oldest first, without reserving them, where the broker supports it. Large
     messages
-    reduce the number returned below `limit`.
+    reduce the number returned below `limit`. Members that the route redacts are `"[redacted]"`.
 
     Args:
         queue (str):

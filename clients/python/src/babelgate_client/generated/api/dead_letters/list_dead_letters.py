@@ -229,7 +229,9 @@ def sync_detailed(
 
      Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty
     and still
-    have a next page; large dead letters reduce the number returned below `limit`.
+    have a next page; large dead letters reduce the number returned below `limit`. Members that the
+    route redacts
+    are `"[redacted]"`.
 
     Args:
         queue (str):
@@ -288,7 +290,9 @@ def sync(
 
      Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty
     and still
-    have a next page; large dead letters reduce the number returned below `limit`.
+    have a next page; large dead letters reduce the number returned below `limit`. Members that the
+    route redacts
+    are `"[redacted]"`.
 
     Args:
         queue (str):
@@ -342,7 +346,9 @@ async def asyncio_detailed(
 
      Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty
     and still
-    have a next page; large dead letters reduce the number returned below `limit`.
+    have a next page; large dead letters reduce the number returned below `limit`. Members that the
+    route redacts
+    are `"[redacted]"`.
 
     Args:
         queue (str):
@@ -401,7 +407,9 @@ async def asyncio(
 
      Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty
     and still
-    have a next page; large dead letters reduce the number returned below `limit`.
+    have a next page; large dead letters reduce the number returned below `limit`. Members that the
+    route redacts
+    are `"[redacted]"`.
 
     Args:
         queue (str):

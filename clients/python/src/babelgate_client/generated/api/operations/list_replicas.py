@@ -107,7 +107,7 @@ def sync_detailed(
 
      List the processes that serve: the workers of this gateway, and the gateways that it finds by
     `peers`. Requires
-    the right `manage` on some queue.
+    the right `manage` or `observe` on some queue.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -137,7 +137,7 @@ def sync(
 
      List the processes that serve: the workers of this gateway, and the gateways that it finds by
     `peers`. Requires
-    the right `manage` on some queue.
+    the right `manage` or `observe` on some queue.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -162,7 +162,7 @@ async def asyncio_detailed(
 
      List the processes that serve: the workers of this gateway, and the gateways that it finds by
     `peers`. Requires
-    the right `manage` on some queue.
+    the right `manage` or `observe` on some queue.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -192,7 +192,7 @@ async def asyncio(
 
      List the processes that serve: the workers of this gateway, and the gateways that it finds by
     `peers`. Requires
-    the right `manage` on some queue.
+    the right `manage` or `observe` on some queue.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.

@@ -103,7 +103,7 @@ def sync_detailed(
 
      Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or
     in
-    OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
+    OpenMetrics when `Accept` prefers it. Requires the right `manage` or `observe` on some queue.
 
     Brokers and workers that do not answer within 2 s are omitted.
 
@@ -135,7 +135,7 @@ def sync(
 
      Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or
     in
-    OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
+    OpenMetrics when `Accept` prefers it. Requires the right `manage` or `observe` on some queue.
 
     Brokers and workers that do not answer within 2 s are omitted.
 
@@ -162,7 +162,7 @@ async def asyncio_detailed(
 
      Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or
     in
-    OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
+    OpenMetrics when `Accept` prefers it. Requires the right `manage` or `observe` on some queue.
 
     Brokers and workers that do not answer within 2 s are omitted.
 
@@ -194,7 +194,7 @@ async def asyncio(
 
      Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or
     in
-    OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
+    OpenMetrics when `Accept` prefers it. Requires the right `manage` or `observe` on some queue.
 
     Brokers and workers that do not answer within 2 s are omitted.
 

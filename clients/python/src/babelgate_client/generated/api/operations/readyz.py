@@ -120,9 +120,9 @@ def sync_detailed(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage`, the answer names no
-    broker, unless the
-    setting `open_readyz` allows it.
+    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
+    names no
+    broker, unless the setting `open_readyz` allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):
@@ -160,9 +160,9 @@ def sync(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage`, the answer names no
-    broker, unless the
-    setting `open_readyz` allows it.
+    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
+    names no
+    broker, unless the setting `open_readyz` allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):
@@ -195,9 +195,9 @@ async def asyncio_detailed(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage`, the answer names no
-    broker, unless the
-    setting `open_readyz` allows it.
+    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
+    names no
+    broker, unless the setting `open_readyz` allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):
@@ -235,9 +235,9 @@ async def asyncio(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage`, the answer names no
-    broker, unless the
-    setting `open_readyz` allows it.
+    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
+    names no
+    broker, unless the setting `open_readyz` allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):

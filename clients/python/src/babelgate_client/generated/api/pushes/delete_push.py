@@ -158,7 +158,9 @@ def sync_detailed(
 
      Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most;
     messages
-    without an answer go back to the queue. Requires the right `manage`.
+    without an answer go back to the queue. Peers are told as by a `PUT`; each of them ends its own
+    posts. Requires
+    the right `manage`.
 
     Args:
         queue (str):
@@ -193,7 +195,9 @@ def sync(
 
      Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most;
     messages
-    without an answer go back to the queue. Requires the right `manage`.
+    without an answer go back to the queue. Peers are told as by a `PUT`; each of them ends its own
+    posts. Requires
+    the right `manage`.
 
     Args:
         queue (str):
@@ -223,7 +227,9 @@ async def asyncio_detailed(
 
      Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most;
     messages
-    without an answer go back to the queue. Requires the right `manage`.
+    without an answer go back to the queue. Peers are told as by a `PUT`; each of them ends its own
+    posts. Requires
+    the right `manage`.
 
     Args:
         queue (str):
@@ -258,7 +264,9 @@ async def asyncio(
 
      Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most;
     messages
-    without an answer go back to the queue. Requires the right `manage`.
+    without an answer go back to the queue. Peers are told as by a `PUT`; each of them ends its own
+    posts. Requires
+    the right `manage`.
 
     Args:
         queue (str):

@@ -9,7 +9,7 @@ from ...types import Response, UNSET
 from ... import errors
 
 from ...models.problem import Problem
-from ...models.push import Push
+from ...models.push_change import PushChange
 from typing import cast
 
 
@@ -34,9 +34,9 @@ def _get_kwargs(
 
 
 
-def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Problem | Push | None:
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Problem | PushChange | None:
     if response.status_code == 200:
-        response_200 = Push.from_dict(response.json())
+        response_200 = PushChange.from_dict(response.json())
 
 
 
@@ -146,7 +146,7 @@ def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Res
         return None
 
 
-def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[Problem | Push]:
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[Problem | PushChange]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -160,7 +160,7 @@ def sync_detailed(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Response[Problem | Push]:
+) -> Response[Problem | PushChange]:
     """ Pause a push
 
      Push nothing until `:resume`, also after a restart. The messages stay on the queue, and other
@@ -175,7 +175,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Problem | Push]
+        Response[Problem | PushChange]
      """
 
 
@@ -195,7 +195,7 @@ def sync(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Problem | Push | None:
+) -> Problem | PushChange | None:
     """ Pause a push
 
      Push nothing until `:resume`, also after a restart. The messages stay on the queue, and other
@@ -210,7 +210,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Problem | Push
+        Problem | PushChange
      """
 
 
@@ -225,7 +225,7 @@ async def asyncio_detailed(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Response[Problem | Push]:
+) -> Response[Problem | PushChange]:
     """ Pause a push
 
      Push nothing until `:resume`, also after a restart. The messages stay on the queue, and other
@@ -240,7 +240,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Problem | Push]
+        Response[Problem | PushChange]
      """
 
 
@@ -260,7 +260,7 @@ async def asyncio(
     *,
     client: AuthenticatedClient | Client,
 
-) -> Problem | Push | None:
+) -> Problem | PushChange | None:
     """ Pause a push
 
      Push nothing until `:resume`, also after a restart. The messages stay on the queue, and other
@@ -275,7 +275,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Problem | Push
+        Problem | PushChange
      """
 
 

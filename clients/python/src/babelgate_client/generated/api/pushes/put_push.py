@@ -9,7 +9,7 @@ from ...types import Response, UNSET
 from ... import errors
 
 from ...models.problem import Problem
-from ...models.push import Push
+from ...models.push_change import PushChange
 from ...models.push_request import PushRequest
 from typing import cast
 
@@ -42,9 +42,9 @@ def _get_kwargs(
 
 
 
-def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Problem | Push | None:
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Problem | PushChange | None:
     if response.status_code == 200:
-        response_200 = Push.from_dict(response.json())
+        response_200 = PushChange.from_dict(response.json())
 
 
 
@@ -147,7 +147,7 @@ def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Res
         return None
 
 
-def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[Problem | Push]:
+def _build_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> Response[Problem | PushChange]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -162,14 +162,16 @@ def sync_detailed(
     client: AuthenticatedClient | Client,
     body: PushRequest,
 
-) -> Response[Problem | Push]:
+) -> Response[Problem | PushChange]:
     """ Set a push
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
-    push that is
-    paused stays so.
+    `state_dir`: every process that shares it pushes within a second. Peers on other hosts are told at
+    once: the
+    call waits for their answers, 3 seconds at most, and `silent` names those that gave none. A push
+    that is paused
+    stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -184,7 +186,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Problem | Push]
+        Response[Problem | PushChange]
      """
 
 
@@ -206,14 +208,16 @@ def sync(
     client: AuthenticatedClient | Client,
     body: PushRequest,
 
-) -> Problem | Push | None:
+) -> Problem | PushChange | None:
     """ Set a push
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
-    push that is
-    paused stays so.
+    `state_dir`: every process that shares it pushes within a second. Peers on other hosts are told at
+    once: the
+    call waits for their answers, 3 seconds at most, and `silent` names those that gave none. A push
+    that is paused
+    stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -228,7 +232,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Problem | Push
+        Problem | PushChange
      """
 
 
@@ -245,14 +249,16 @@ async def asyncio_detailed(
     client: AuthenticatedClient | Client,
     body: PushRequest,
 
-) -> Response[Problem | Push]:
+) -> Response[Problem | PushChange]:
     """ Set a push
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
-    push that is
-    paused stays so.
+    `state_dir`: every process that shares it pushes within a second. Peers on other hosts are told at
+    once: the
+    call waits for their answers, 3 seconds at most, and `silent` names those that gave none. A push
+    that is paused
+    stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -267,7 +273,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[Problem | Push]
+        Response[Problem | PushChange]
      """
 
 
@@ -289,14 +295,16 @@ async def asyncio(
     client: AuthenticatedClient | Client,
     body: PushRequest,
 
-) -> Problem | Push | None:
+) -> Problem | PushChange | None:
     """ Set a push
 
      Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is
     stored in
-    `state_dir`: every process that shares it pushes within a second, and so do peers on other hosts. A
-    push that is
-    paused stays so.
+    `state_dir`: every process that shares it pushes within a second. Peers on other hosts are told at
+    once: the
+    call waits for their answers, 3 seconds at most, and `silent` names those that gave none. A push
+    that is paused
+    stays so.
 
     Only what the section `push` of the configuration allows can be reached. Requires the right
     `manage`.
@@ -311,7 +319,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Problem | Push
+        Problem | PushChange
      """
 
 

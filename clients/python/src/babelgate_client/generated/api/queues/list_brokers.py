@@ -107,8 +107,8 @@ def sync_detailed(
 
      List the brokers of the queues that the caller may manage, with their current state.
 
-    Requires the right `manage` on some queue. A broker is shown when that right covers one of its
-    configured
+    Requires the right `manage` or `observe` on some queue. A broker is shown when that right covers one
+    of its configured
     queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is
     routed to
     it. The right on `*` shows all brokers.
@@ -141,8 +141,8 @@ def sync(
 
      List the brokers of the queues that the caller may manage, with their current state.
 
-    Requires the right `manage` on some queue. A broker is shown when that right covers one of its
-    configured
+    Requires the right `manage` or `observe` on some queue. A broker is shown when that right covers one
+    of its configured
     queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is
     routed to
     it. The right on `*` shows all brokers.
@@ -170,8 +170,8 @@ async def asyncio_detailed(
 
      List the brokers of the queues that the caller may manage, with their current state.
 
-    Requires the right `manage` on some queue. A broker is shown when that right covers one of its
-    configured
+    Requires the right `manage` or `observe` on some queue. A broker is shown when that right covers one
+    of its configured
     queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is
     routed to
     it. The right on `*` shows all brokers.
@@ -204,8 +204,8 @@ async def asyncio(
 
      List the brokers of the queues that the caller may manage, with their current state.
 
-    Requires the right `manage` on some queue. A broker is shown when that right covers one of its
-    configured
+    Requires the right `manage` or `observe` on some queue. A broker is shown when that right covers one
+    of its configured
     queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is
     routed to
     it. The right on `*` shows all brokers.

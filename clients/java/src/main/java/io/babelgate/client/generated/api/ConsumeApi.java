@@ -572,7 +572,7 @@ public class ConsumeApi {
 
   /**
    * Peek at ready messages
-   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;.
+   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param limit Maximum number of messages to return: 1 to 100. Default: 10. (optional)
    * @return PeekedList
@@ -584,7 +584,7 @@ public class ConsumeApi {
 
   /**
    * Peek at ready messages
-   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;.
+   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param limit Maximum number of messages to return: 1 to 100. Default: 10. (optional)
    * @param headers Optional headers to include in the request
@@ -598,7 +598,7 @@ public class ConsumeApi {
 
   /**
    * Peek at ready messages
-   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;.
+   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param limit Maximum number of messages to return: 1 to 100. Default: 10. (optional)
    * @return ApiResponse&lt;PeekedList&gt;
@@ -610,7 +610,7 @@ public class ConsumeApi {
 
   /**
    * Peek at ready messages
-   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;.
+   * Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param limit Maximum number of messages to return: 1 to 100. Default: 10. (optional)
    * @param headers Optional headers to include in the request

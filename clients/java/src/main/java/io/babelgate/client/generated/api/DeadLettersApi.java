@@ -855,7 +855,7 @@ public class DeadLettersApi {
 
   /**
    * List dead letters
-   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;.
+   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param job Only dead letters of this &#x60;job&#x60;. (optional)
    * @param reason Only dead letters with this reason. (optional)
@@ -874,7 +874,7 @@ public class DeadLettersApi {
 
   /**
    * List dead letters
-   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;.
+   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param job Only dead letters of this &#x60;job&#x60;. (optional)
    * @param reason Only dead letters with this reason. (optional)
@@ -895,7 +895,7 @@ public class DeadLettersApi {
 
   /**
    * List dead letters
-   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;.
+   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param job Only dead letters of this &#x60;job&#x60;. (optional)
    * @param reason Only dead letters with this reason. (optional)
@@ -914,7 +914,7 @@ public class DeadLettersApi {
 
   /**
    * List dead letters
-   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;.
+   * Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still have a next page; large dead letters reduce the number returned below &#x60;limit&#x60;. Members that the route redacts are &#x60;\&quot;[redacted]\&quot;&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param job Only dead letters of this &#x60;job&#x60;. (optional)
    * @param reason Only dead letters with this reason. (optional)

@@ -166,7 +166,7 @@ public class OperationsApi {
 
   /**
    * List replicas and workers
-   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.
    * @return ReplicaList
    * @throws ApiException if fails to make API call
    */
@@ -176,7 +176,7 @@ public class OperationsApi {
 
   /**
    * List replicas and workers
-   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.
    * @param headers Optional headers to include in the request
    * @return ReplicaList
    * @throws ApiException if fails to make API call
@@ -188,7 +188,7 @@ public class OperationsApi {
 
   /**
    * List replicas and workers
-   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.
    * @return ApiResponse&lt;ReplicaList&gt;
    * @throws ApiException if fails to make API call
    */
@@ -198,7 +198,7 @@ public class OperationsApi {
 
   /**
    * List replicas and workers
-   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; on some queue.
+   * List the processes that serve: the workers of this gateway, and the gateways that it finds by &#x60;peers&#x60;. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;ReplicaList&gt;
    * @throws ApiException if fails to make API call
@@ -384,7 +384,7 @@ public class OperationsApi {
 
   /**
    * Metrics for Prometheus
-   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
+   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
    * @return String
    * @throws ApiException if fails to make API call
    */
@@ -394,7 +394,7 @@ public class OperationsApi {
 
   /**
    * Metrics for Prometheus
-   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
+   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
    * @param headers Optional headers to include in the request
    * @return String
    * @throws ApiException if fails to make API call
@@ -406,7 +406,7 @@ public class OperationsApi {
 
   /**
    * Metrics for Prometheus
-   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
+   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
    * @return ApiResponse&lt;String&gt;
    * @throws ApiException if fails to make API call
    */
@@ -416,7 +416,7 @@ public class OperationsApi {
 
   /**
    * Metrics for Prometheus
-   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
+   * Return the metrics of all workers of this gateway and of its brokers, in Prometheus&#39; text format, or in OpenMetrics when &#x60;Accept&#x60; prefers it. Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue.  Brokers and workers that do not answer within 2 s are omitted.
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;String&gt;
    * @throws ApiException if fails to make API call
@@ -487,7 +487,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @return Probe
    * @throws ApiException if fails to make API call
@@ -498,7 +498,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Probe
@@ -511,7 +511,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @return ApiResponse&lt;Probe&gt;
    * @throws ApiException if fails to make API call
@@ -522,7 +522,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Probe&gt;

@@ -20,6 +20,7 @@ import io.babelgate.client.generated.Pair;
 
 import io.babelgate.client.generated.model.Problem;
 import io.babelgate.client.generated.model.Push;
+import io.babelgate.client.generated.model.PushChange;
 import io.babelgate.client.generated.model.PushRemoved;
 import io.babelgate.client.generated.model.PushRequest;
 import io.babelgate.client.generated.model.PushTestResult;
@@ -168,7 +169,7 @@ public class PushesApi {
 
   /**
    * Remove a push
-   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Peers are told as by a &#x60;PUT&#x60;; each of them ends its own posts. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @return PushRemoved
    * @throws ApiException if fails to make API call
@@ -179,7 +180,7 @@ public class PushesApi {
 
   /**
    * Remove a push
-   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Peers are told as by a &#x60;PUT&#x60;; each of them ends its own posts. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param headers Optional headers to include in the request
    * @return PushRemoved
@@ -192,7 +193,7 @@ public class PushesApi {
 
   /**
    * Remove a push
-   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Peers are told as by a &#x60;PUT&#x60;; each of them ends its own posts. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @return ApiResponse&lt;PushRemoved&gt;
    * @throws ApiException if fails to make API call
@@ -203,7 +204,7 @@ public class PushesApi {
 
   /**
    * Remove a push
-   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue no more. This process waits for posts in flight, 6 seconds at most; messages without an answer go back to the queue. Peers are told as by a &#x60;PUT&#x60;; each of them ends its own posts. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;PushRemoved&gt;
@@ -406,10 +407,10 @@ public class PushesApi {
    * Pause a push
    * Push nothing until &#x60;:resume&#x60;, also after a restart. The messages stay on the queue, and other consumers get them. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-   * @return Push
+   * @return PushChange
    * @throws ApiException if fails to make API call
    */
-  public Push pausePush(@jakarta.annotation.Nonnull String queue) throws ApiException {
+  public PushChange pausePush(@jakarta.annotation.Nonnull String queue) throws ApiException {
     return pausePush(queue, null);
   }
 
@@ -418,11 +419,11 @@ public class PushesApi {
    * Push nothing until &#x60;:resume&#x60;, also after a restart. The messages stay on the queue, and other consumers get them. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param headers Optional headers to include in the request
-   * @return Push
+   * @return PushChange
    * @throws ApiException if fails to make API call
    */
-  public Push pausePush(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
-    ApiResponse<Push> localVarResponse = pausePushWithHttpInfo(queue, headers);
+  public PushChange pausePush(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    ApiResponse<PushChange> localVarResponse = pausePushWithHttpInfo(queue, headers);
     return localVarResponse.getData();
   }
 
@@ -430,10 +431,10 @@ public class PushesApi {
    * Pause a push
    * Push nothing until &#x60;:resume&#x60;, also after a restart. The messages stay on the queue, and other consumers get them. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-   * @return ApiResponse&lt;Push&gt;
+   * @return ApiResponse&lt;PushChange&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Push> pausePushWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
+  public ApiResponse<PushChange> pausePushWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
     return pausePushWithHttpInfo(queue, null);
   }
 
@@ -442,10 +443,10 @@ public class PushesApi {
    * Push nothing until &#x60;:resume&#x60;, also after a restart. The messages stay on the queue, and other consumers get them. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param headers Optional headers to include in the request
-   * @return ApiResponse&lt;Push&gt;
+   * @return ApiResponse&lt;PushChange&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Push> pausePushWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+  public ApiResponse<PushChange> pausePushWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
     HttpRequest.Builder localVarRequestBuilder = pausePushRequestBuilder(queue, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
@@ -461,7 +462,7 @@ public class PushesApi {
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
-          return new ApiResponse<Push>(
+          return new ApiResponse<PushChange>(
               localVarResponse.statusCode(),
               localVarResponse.headers().map(),
               null
@@ -471,10 +472,10 @@ public class PushesApi {
         
         
         String responseBody = new String(localVarResponseBody.readAllBytes());
-        Push responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<Push>() {});
+        PushChange responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<PushChange>() {});
         
 
-        return new ApiResponse<Push>(
+        return new ApiResponse<PushChange>(
             localVarResponse.statusCode(),
             localVarResponse.headers().map(),
             responseValue
@@ -522,52 +523,52 @@ public class PushesApi {
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. Peers on other hosts are told at once: the call waits for their answers, 3 seconds at most, and &#x60;silent&#x60; names those that gave none. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
-   * @return Push
+   * @return PushChange
    * @throws ApiException if fails to make API call
    */
-  public Push putPush(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest) throws ApiException {
+  public PushChange putPush(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest) throws ApiException {
     return putPush(queue, pushRequest, null);
   }
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. Peers on other hosts are told at once: the call waits for their answers, 3 seconds at most, and &#x60;silent&#x60; names those that gave none. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
    * @param headers Optional headers to include in the request
-   * @return Push
+   * @return PushChange
    * @throws ApiException if fails to make API call
    */
-  public Push putPush(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest, Map<String, String> headers) throws ApiException {
-    ApiResponse<Push> localVarResponse = putPushWithHttpInfo(queue, pushRequest, headers);
+  public PushChange putPush(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest, Map<String, String> headers) throws ApiException {
+    ApiResponse<PushChange> localVarResponse = putPushWithHttpInfo(queue, pushRequest, headers);
     return localVarResponse.getData();
   }
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. Peers on other hosts are told at once: the call waits for their answers, 3 seconds at most, and &#x60;silent&#x60; names those that gave none. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
-   * @return ApiResponse&lt;Push&gt;
+   * @return ApiResponse&lt;PushChange&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Push> putPushWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest) throws ApiException {
+  public ApiResponse<PushChange> putPushWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest) throws ApiException {
     return putPushWithHttpInfo(queue, pushRequest, null);
   }
 
   /**
    * Set a push
-   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second, and so do peers on other hosts. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
+   * Push the messages of the queue to a webhook from now on, signed by Standard Webhooks. The push is stored in &#x60;state_dir&#x60;: every process that shares it pushes within a second. Peers on other hosts are told at once: the call waits for their answers, 3 seconds at most, and &#x60;silent&#x60; names those that gave none. A push that is paused stays so.  Only what the section &#x60;push&#x60; of the configuration allows can be reached. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param pushRequest  (required)
    * @param headers Optional headers to include in the request
-   * @return ApiResponse&lt;Push&gt;
+   * @return ApiResponse&lt;PushChange&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Push> putPushWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest, Map<String, String> headers) throws ApiException {
+  public ApiResponse<PushChange> putPushWithHttpInfo(@jakarta.annotation.Nonnull String queue, @jakarta.annotation.Nonnull PushRequest pushRequest, Map<String, String> headers) throws ApiException {
     HttpRequest.Builder localVarRequestBuilder = putPushRequestBuilder(queue, pushRequest, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
@@ -583,7 +584,7 @@ public class PushesApi {
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
-          return new ApiResponse<Push>(
+          return new ApiResponse<PushChange>(
               localVarResponse.statusCode(),
               localVarResponse.headers().map(),
               null
@@ -593,10 +594,10 @@ public class PushesApi {
         
         
         String responseBody = new String(localVarResponseBody.readAllBytes());
-        Push responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<Push>() {});
+        PushChange responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<PushChange>() {});
         
 
-        return new ApiResponse<Push>(
+        return new ApiResponse<PushChange>(
             localVarResponse.statusCode(),
             localVarResponse.headers().map(),
             responseValue
@@ -656,10 +657,10 @@ public class PushesApi {
    * Resume a push
    * Push again. A push that is not paused stays as it is. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-   * @return Push
+   * @return PushChange
    * @throws ApiException if fails to make API call
    */
-  public Push resumePush(@jakarta.annotation.Nonnull String queue) throws ApiException {
+  public PushChange resumePush(@jakarta.annotation.Nonnull String queue) throws ApiException {
     return resumePush(queue, null);
   }
 
@@ -668,11 +669,11 @@ public class PushesApi {
    * Push again. A push that is not paused stays as it is. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param headers Optional headers to include in the request
-   * @return Push
+   * @return PushChange
    * @throws ApiException if fails to make API call
    */
-  public Push resumePush(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
-    ApiResponse<Push> localVarResponse = resumePushWithHttpInfo(queue, headers);
+  public PushChange resumePush(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+    ApiResponse<PushChange> localVarResponse = resumePushWithHttpInfo(queue, headers);
     return localVarResponse.getData();
   }
 
@@ -680,10 +681,10 @@ public class PushesApi {
    * Resume a push
    * Push again. A push that is not paused stays as it is. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
-   * @return ApiResponse&lt;Push&gt;
+   * @return ApiResponse&lt;PushChange&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Push> resumePushWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
+  public ApiResponse<PushChange> resumePushWithHttpInfo(@jakarta.annotation.Nonnull String queue) throws ApiException {
     return resumePushWithHttpInfo(queue, null);
   }
 
@@ -692,10 +693,10 @@ public class PushesApi {
    * Push again. A push that is not paused stays as it is. Requires the right &#x60;manage&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param headers Optional headers to include in the request
-   * @return ApiResponse&lt;Push&gt;
+   * @return ApiResponse&lt;PushChange&gt;
    * @throws ApiException if fails to make API call
    */
-  public ApiResponse<Push> resumePushWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
+  public ApiResponse<PushChange> resumePushWithHttpInfo(@jakarta.annotation.Nonnull String queue, Map<String, String> headers) throws ApiException {
     HttpRequest.Builder localVarRequestBuilder = resumePushRequestBuilder(queue, headers);
     try {
       HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
@@ -711,7 +712,7 @@ public class PushesApi {
         }
         localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
         if (localVarResponseBody == null) {
-          return new ApiResponse<Push>(
+          return new ApiResponse<PushChange>(
               localVarResponse.statusCode(),
               localVarResponse.headers().map(),
               null
@@ -721,10 +722,10 @@ public class PushesApi {
         
         
         String responseBody = new String(localVarResponseBody.readAllBytes());
-        Push responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<Push>() {});
+        PushChange responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<PushChange>() {});
         
 
-        return new ApiResponse<Push>(
+        return new ApiResponse<PushChange>(
             localVarResponse.statusCode(),
             localVarResponse.headers().map(),
             responseValue

@@ -537,7 +537,7 @@ public class QueuesApi {
 
   /**
    * List brokers
-   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
+   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
    * @return BrokerList
    * @throws ApiException if fails to make API call
    */
@@ -547,7 +547,7 @@ public class QueuesApi {
 
   /**
    * List brokers
-   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
+   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
    * @param headers Optional headers to include in the request
    * @return BrokerList
    * @throws ApiException if fails to make API call
@@ -559,7 +559,7 @@ public class QueuesApi {
 
   /**
    * List brokers
-   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
+   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
    * @return ApiResponse&lt;BrokerList&gt;
    * @throws ApiException if fails to make API call
    */
@@ -569,7 +569,7 @@ public class QueuesApi {
 
   /**
    * List brokers
-   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
+   * List the brokers of the queues that the caller may manage, with their current state.  Requires the right &#x60;manage&#x60; or &#x60;observe&#x60; on some queue. A broker is shown when that right covers one of its configured queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to it. The right on &#x60;*&#x60; shows all brokers.
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;BrokerList&gt;
    * @throws ApiException if fails to make API call

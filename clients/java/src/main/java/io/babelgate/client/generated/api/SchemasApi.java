@@ -164,6 +164,115 @@ public class SchemasApi {
   }
 
   /**
+   * Get the AsyncAPI document
+   * Describe the queues that the caller may use, and the jobs that have schemas, as a document of AsyncAPI 3.0. It is that of an application with the rights of the caller, which sends where the caller may publish, and receives where the caller may consume. Schemas are in JSON Schema draft 7. A caller with the right &#x60;manage&#x60; also sees native names and the addresses of brokers, without credentials. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged document is 304. Requires any right on any queue.
+   * @return Map&lt;String, Object&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public Map<String, Object> getAsyncapi() throws ApiException {
+    return getAsyncapi(null);
+  }
+
+  /**
+   * Get the AsyncAPI document
+   * Describe the queues that the caller may use, and the jobs that have schemas, as a document of AsyncAPI 3.0. It is that of an application with the rights of the caller, which sends where the caller may publish, and receives where the caller may consume. Schemas are in JSON Schema draft 7. A caller with the right &#x60;manage&#x60; also sees native names and the addresses of brokers, without credentials. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged document is 304. Requires any right on any queue.
+   * @param headers Optional headers to include in the request
+   * @return Map&lt;String, Object&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public Map<String, Object> getAsyncapi(Map<String, String> headers) throws ApiException {
+    ApiResponse<Map<String, Object>> localVarResponse = getAsyncapiWithHttpInfo(headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Get the AsyncAPI document
+   * Describe the queues that the caller may use, and the jobs that have schemas, as a document of AsyncAPI 3.0. It is that of an application with the rights of the caller, which sends where the caller may publish, and receives where the caller may consume. Schemas are in JSON Schema draft 7. A caller with the right &#x60;manage&#x60; also sees native names and the addresses of brokers, without credentials. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged document is 304. Requires any right on any queue.
+   * @return ApiResponse&lt;Map&lt;String, Object&gt;&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<Map<String, Object>> getAsyncapiWithHttpInfo() throws ApiException {
+    return getAsyncapiWithHttpInfo(null);
+  }
+
+  /**
+   * Get the AsyncAPI document
+   * Describe the queues that the caller may use, and the jobs that have schemas, as a document of AsyncAPI 3.0. It is that of an application with the rights of the caller, which sends where the caller may publish, and receives where the caller may consume. Schemas are in JSON Schema draft 7. A caller with the right &#x60;manage&#x60; also sees native names and the addresses of brokers, without credentials. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged document is 304. Requires any right on any queue.
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;Map&lt;String, Object&gt;&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<Map<String, Object>> getAsyncapiWithHttpInfo(Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = getAsyncapiRequestBuilder(headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("getAsyncapi", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<Map<String, Object>>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        Map<String, Object> responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<Map<String, Object>>() {});
+        
+
+        return new ApiResponse<Map<String, Object>>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder getAsyncapiRequestBuilder(Map<String, String> headers) throws ApiException {
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/asyncapi.json";
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
    * Get the schema of a job
    * Return the JSON Schema (2020-12) of the &#x60;data&#x60; of a job, byte for byte as its file has it. A &#x60;$ref&#x60; to another job leads to the schema of that job. The answer has an &#x60;ETag&#x60;; with &#x60;If-None-Match&#x60; an unchanged schema is 304. Requires any right on any queue.
    * @param job The job, with its characters escaped as in any path. (required)

@@ -28,17 +28,21 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import com.fasterxml.jackson.annotation.JsonPropertyOrder;
 
 
 import io.babelgate.client.generated.ApiClient;
 /**
- * A push that was removed.
+ * A push that was removed, and which processes know it.
  */
 @JsonPropertyOrder({
   PushRemoved.JSON_PROPERTY_QUEUE,
-  PushRemoved.JSON_PROPERTY_REMOVED
+  PushRemoved.JSON_PROPERTY_REMOVED,
+  PushRemoved.JSON_PROPERTY_TOLD,
+  PushRemoved.JSON_PROPERTY_SILENT
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class PushRemoved {
@@ -49,6 +53,14 @@ public class PushRemoved {
   public static final String JSON_PROPERTY_REMOVED = "removed";
   @jakarta.annotation.Nullable
   private Boolean removed;
+
+  public static final String JSON_PROPERTY_TOLD = "told";
+  @jakarta.annotation.Nonnull
+  private Long told;
+
+  public static final String JSON_PROPERTY_SILENT = "silent";
+  @jakarta.annotation.Nonnull
+  private List<String> silent;
 
   public PushRemoved() { 
   }
@@ -98,6 +110,62 @@ public class PushRemoved {
   @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
   public void setRemoved(@jakarta.annotation.Nullable Boolean removed) {
     this.removed = removed;
+  }
+
+
+  public PushRemoved told(@jakarta.annotation.Nonnull Long told) {
+    this.told = told;
+    return this;
+  }
+
+  /**
+   * How many other processes have confirmed that they know it.
+   * @return told
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_TOLD, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Long getTold() {
+    return told;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_TOLD, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setTold(@jakarta.annotation.Nonnull Long told) {
+    this.told = told;
+  }
+
+
+  public PushRemoved silent(@jakarta.annotation.Nonnull List<String> silent) {
+    this.silent = silent;
+    return this;
+  }
+
+  public PushRemoved addSilentItem(String silentItem) {
+    if (this.silent == null) {
+      this.silent = new ArrayList<>();
+    }
+    this.silent.add(silentItem);
+    return this;
+  }
+
+  /**
+   * Peers that gave no answer, by address or socket. They learn it when they answer again.
+   * @return silent
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_SILENT, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public List<String> getSilent() {
+    return silent;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_SILENT, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setSilent(@jakarta.annotation.Nonnull List<String> silent) {
+    this.silent = silent;
   }
 
   /**
@@ -157,13 +225,15 @@ public class PushRemoved {
     }
     PushRemoved pushRemoved = (PushRemoved) o;
     return Objects.equals(this.queue, pushRemoved.queue) &&
-        Objects.equals(this.removed, pushRemoved.removed)&&
+        Objects.equals(this.removed, pushRemoved.removed) &&
+        Objects.equals(this.told, pushRemoved.told) &&
+        Objects.equals(this.silent, pushRemoved.silent)&&
         Objects.equals(this.additionalProperties, pushRemoved.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(queue, removed, additionalProperties);
+    return Objects.hash(queue, removed, told, silent, additionalProperties);
   }
 
   @Override
@@ -172,6 +242,8 @@ public class PushRemoved {
     sb.append("class PushRemoved {\n");
     sb.append("    queue: ").append(toIndentedString(queue)).append("\n");
     sb.append("    removed: ").append(toIndentedString(removed)).append("\n");
+    sb.append("    told: ").append(toIndentedString(told)).append("\n");
+    sb.append("    silent: ").append(toIndentedString(silent)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -228,6 +300,20 @@ public class PushRemoved {
     // add `removed` to the URL query string
     if (getRemoved() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sremoved%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getRemoved()))));
+    }
+
+    // add `told` to the URL query string
+    if (getTold() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%stold%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getTold()))));
+    }
+
+    // add `silent` to the URL query string
+    if (getSilent() != null) {
+      for (int i = 0; i < getSilent().size(); i++) {
+        joiner.add(String.format(java.util.Locale.ROOT, "%ssilent%s%s=%s", prefix, suffix,
+            "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
+            ApiClient.urlEncode(ApiClient.valueToString(getSilent().get(i)))));
+      }
     }
 
     return joiner.toString();

@@ -26,7 +26,7 @@ import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonValue;
 
 /**
- * A right on a queue: publish to it, consume from it, manage it.
+ * A right on a queue: publish to it, consume from it, manage it, look at it without a change.
  */
 public enum Right {
   
@@ -34,7 +34,9 @@ public enum Right {
   
   LISTEN("listen"),
   
-  MANAGE("manage");
+  MANAGE("manage"),
+  
+  OBSERVE("observe");
 
   private String value;
 

@@ -144,7 +144,7 @@ public class Token {
   }
 
   /**
-   * For each name or pattern of queues: &#x60;send&#x60;, &#x60;listen&#x60;, &#x60;manage&#x60;.
+   * For each name or pattern of queues: &#x60;send&#x60;, &#x60;listen&#x60;, &#x60;manage&#x60;, &#x60;observe&#x60;.
    * @return rights
    */
   @jakarta.annotation.Nonnull

@@ -101,7 +101,7 @@ public class TokenRequest {
   }
 
   /**
-   * For each name or pattern of queues: &#x60;send&#x60;, &#x60;listen&#x60;, &#x60;manage&#x60;. You need &#x60;manage&#x60; and each of these rights on all these queues.
+   * For each name or pattern of queues: &#x60;send&#x60;, &#x60;listen&#x60;, &#x60;manage&#x60;, &#x60;observe&#x60;. You need &#x60;manage&#x60; and each of these rights on all these queues.
    * @return rights
    */
   @jakarta.annotation.Nonnull
