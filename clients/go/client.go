@@ -240,9 +240,7 @@ func repeats(err error, repeat repeat) bool {
 		return problem.Retryable && (problem.Status == 429 || problem.Status == 503)
 	}
 	switch problem.Status {
-	case 408, 502:
-		return true
-	case 429, 503, 504:
+	case 408, 429, 502, 503, 504:
 		return problem.Retryable || problem.ofProxy()
 	}
 	return problem.Retryable

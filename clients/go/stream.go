@@ -26,6 +26,8 @@ const (
 var (
 	errSilent = errors.New("nothing came within " + longestSilence.String())
 	errEnded  = errors.New("the stream has ended")
+	// errUndecodable ends the consumer: the next stream would send the same line.
+	errUndecodable = &ProblemError{Status: 200, Code: "http_200", Detail: "a line of the stream is no JSON object"}
 	// errNoStreams: the gateway is older than streams, or a proxy in front of it refuses or buffers them.
 	errNoStreams = errors.New("babelgate: no streams")
 )
@@ -198,13 +200,13 @@ func (s *stream) take(ctx, reading context.Context, line []byte) error {
 		Data  json.RawMessage `json:"data"`
 	}
 	if err := json.Unmarshal(bytes.TrimSpace(line), &event); err != nil {
-		return err
+		return errUndecodable
 	}
 	switch event.Event {
 	case "message":
 		delivery := &Delivery{Queue: s.consumer.queue}
 		if err := json.Unmarshal(event.Data, delivery); err != nil {
-			return err
+			return errUndecodable
 		}
 		select {
 		case s.arrived <- delivery:
@@ -214,7 +216,7 @@ func (s *stream) take(ctx, reading context.Context, line []byte) error {
 	case "problem":
 		problem := &ProblemError{}
 		if err := json.Unmarshal(event.Data, problem); err != nil {
-			return err
+			return errUndecodable
 		}
 		if !problem.Retryable {
 			return problem

@@ -32,6 +32,8 @@ MESSAGE = {
     "envelope": ENVELOPE,
 }
 
+KEEP_ALIVE = json.dumps({"event": "keep_alive", "data": {}}).encode()
+
 
 class _Local(ThreadingHTTPServer):
     daemon_threads = True
@@ -49,18 +51,27 @@ class LateGateway(_Local):
 
     ``streams``: how many streams were asked for. The first ones meet a proxy, which answers with ``first_streams``, but
     for a 200, which is a stream that ends after its keep-alive. Each other one is answered with ``stream_status`` and
-    ``stream_code`` (None: by a proxy); a 200 is a stream of one message, which lasts until ``ends``. ``refusals``: with
-    what a proxy answers the first calls.
+    ``stream_code`` (None: by a proxy); a 200 is a stream of ``lines``, which lasts until ``ends``. ``refusals``: with
+    what a proxy answers the first calls. ``problem``: status and code with which the gateway refuses every receive, not
+    to be repeated.
     """
 
     def __init__(
-        self, stream_status: int, stream_code: str | None, first_streams: Sequence[int], refusals: Sequence[int]
+        self,
+        stream_status: int,
+        stream_code: str | None,
+        first_streams: Sequence[int],
+        refusals: Sequence[int],
+        lines: Sequence[bytes],
+        problem: tuple[int, str] | None,
     ) -> None:
         super().__init__(_Handler)
         self.stream_status = stream_status
         self.stream_code = stream_code
         self.first_streams = [*first_streams]
         self.refusals = [*refusals]
+        self.lines = lines
+        self.problem = problem
         self.streams = 0
         self.ends = threading.Event()
         self.asked = threading.Event()
@@ -88,8 +99,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/x-ndjson")
         self.send_header("connection", "close")
         self.end_headers()
-        event = {"event": "keep_alive", "data": {}} if is_first else {"event": "message", "data": MESSAGE}
-        self.wfile.write(json.dumps(event).encode() + b"\n")
+        lines = [KEEP_ALIVE] if is_first else self.server.lines
+        self.wfile.write(b"".join(line + b"\n" for line in lines))
         self.wfile.flush()
         if not is_first:
             self.server.ends.wait()
@@ -115,6 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _receive(self) -> None:
         again = self.server.asked.is_set()
         self.server.asked.set()
+        if self.server.problem is not None:
+            status, code = self.server.problem
+            self._answer({"code": code, "retryable": False}, status)
+            return
         self.server.answers.wait()
         self._answer({"messages": [] if again else [MESSAGE]})
 
@@ -157,8 +172,11 @@ def late_gateway(
     stream_code: str | None = "not_found",
     first_streams: Sequence[int] = (),
     refusals: Sequence[int] = (),
+    lines: Sequence[bytes] = (json.dumps({"event": "message", "data": MESSAGE}).encode(),),
+    problem: tuple[int, str] | None = None,
 ) -> Iterator[LateGateway]:
-    with LateGateway(stream_status, stream_code, first_streams, refusals) as server, _served(server):
+    settings = (stream_status, stream_code, first_streams, refusals, lines, problem)
+    with LateGateway(*settings) as server, _served(server):
         try:
             yield server
         finally:

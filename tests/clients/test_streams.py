@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.clients.languages import Language
-from tests.clients.late_gateway import late_gateway
+from tests.clients.late_gateway import KEEP_ALIVE, late_gateway
 from tests.clients.programs import PATIENCE_SECONDS, Consumer, each_language, until
 from tests.harness.gateway import GatewayProcess
 from tests.harness.local import free_port
@@ -189,3 +189,33 @@ def test_a_stream_of_an_unknown_queue_is_refused(language: Language, tmp_path: P
             consumer.process.wait()
         assert not gateway.asked.is_set()
         assert "queue_not_found" in consumer.errors()
+
+
+@each_language
+def test_a_stream_that_cannot_be_read_ends_its_consumer(language: Language, tmp_path: Path) -> None:
+    """The next stream would send the same."""
+    with late_gateway(200, lines=[KEEP_ALIVE, b'{"event": "message", "data"', KEEP_ALIVE]) as gateway:
+        consumer = Consumer(language, gateway.url, "late", tmp_path, 60, stream=True)
+        try:
+            consumer.process.wait(PATIENCE_SECONDS)
+        finally:
+            consumer.process.kill()
+            consumer.process.wait()
+        assert gateway.streams == 1
+        assert not gateway.asked.is_set()
+        assert "of the stream is no JSON object" in consumer.errors()
+
+
+@each_language
+def test_a_refusal_of_the_gateway_ends_a_consumer_whatever_its_status_means_of_a_proxy(
+    language: Language, tmp_path: Path
+) -> None:
+    with late_gateway(refusals=[408, 502], problem=(502, "broker_rejected")) as gateway:
+        consumer = Consumer(language, gateway.url, "late", tmp_path, 60)
+        try:
+            consumer.process.wait(PATIENCE_SECONDS)
+        finally:
+            consumer.process.kill()
+            consumer.process.wait()
+        assert not gateway.refusals
+        assert "broker_rejected" in consumer.errors()

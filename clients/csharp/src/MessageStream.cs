@@ -51,7 +51,9 @@ namespace Babelgate.Client
         /// <summary>Whether the stream failed as where there are none.</summary>
         public bool IsUnavailable { get; private set; }
 
-        /// <summary>The next message. Throws when the stream has ended, or is silent for too long.</summary>
+        /// <summary>
+        /// The next message. Throws when the stream has ended, cannot be read, or is silent for too long.
+        /// </summary>
         public async Task<Delivery> NextAsync()
         {
             try
@@ -62,16 +64,7 @@ namespace Babelgate.Client
                     var line = await LineAsync().ConfigureAwait(false);
                     WasHeard = true;
                     // Others are keep-alives; a drain, which the end follows; and what later gateways send.
-                    var (delivery, problem) = Json.Read<(Delivery?, Problem?)>(line, read =>
-                    {
-                        var data = read.GetProperty("data");
-                        return read.GetProperty("event").GetString() switch
-                        {
-                            "message" => (Delivery.Of(_queue, data, _options), null),
-                            "problem" => (null, JsonSerializer.Deserialize<Problem>(data.GetRawText())),
-                            _ => (null, null),
-                        };
-                    });
+                    var (delivery, problem) = Decoded(line);
                     if (delivery != null)
                     {
                         return delivery;
@@ -96,6 +89,24 @@ namespace Babelgate.Client
         {
             _closing.Cancel();
             _response?.Dispose();
+        }
+
+        private (Delivery?, Problem?) Decoded(byte[] line)
+        {
+            try
+            {
+                return Json.Read<(Delivery?, Problem?)>(line, read => read.GetProperty("event").GetString() switch
+                {
+                    "message" => (Delivery.Of(_queue, read.GetProperty("data"), _options), null),
+                    "problem" => (null, JsonSerializer.Deserialize<Problem>(read.GetProperty("data").GetRawText())),
+                    _ => (null, null),
+                });
+            }
+            catch (UnreachableException)
+            {
+                // The next stream would send the same line.
+                throw new ProblemException(200, new Problem { Detail = "a line of the stream is no JSON object" });
+            }
         }
 
         private void Failed(Problem problem)

@@ -135,7 +135,7 @@ export class Stream {
                 const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
                 rest = lines.pop();
                 for (const line of lines)
-                    yield JSON.parse(line);
+                    yield decoded(line);
             }
         }
         catch (error) {
@@ -154,6 +154,16 @@ export class Stream {
             this.#closing.signal.removeEventListener("abort", close);
             connection.abort();
         }
+    }
+}
+/** The event of a line. Throws ProblemError, which ends the consumer: the next stream would send the same. */
+function decoded(line) {
+    try {
+        const { event, data } = JSON.parse(line);
+        return { event, data };
+    }
+    catch {
+        throw new ProblemError(200, { detail: "a line of the stream is no JSON object" });
     }
 }
 /** Whether an answer is a stream. */

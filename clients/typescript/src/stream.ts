@@ -149,7 +149,7 @@ export class Stream {
         hasBegun = true;
         const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
         rest = lines.pop()!;
-        for (const line of lines) yield JSON.parse(line);
+        for (const line of lines) yield decoded(line);
       }
     } catch (error) {
       if (quiet >= SILENT_TICKS) {
@@ -164,6 +164,16 @@ export class Stream {
       this.#closing.signal.removeEventListener("abort", close);
       connection.abort();
     }
+  }
+}
+
+/** The event of a line. Throws ProblemError, which ends the consumer: the next stream would send the same. */
+function decoded(line: string): { event: string; data: any } {
+  try {
+    const { event, data } = JSON.parse(line);
+    return { event, data };
+  } catch {
+    throw new ProblemError(200, { detail: "a line of the stream is no JSON object" });
   }
 }
 

@@ -85,7 +85,7 @@ def _repeats(error: BabelgateError, repeat: Repeat) -> bool:
     assert isinstance(error, ProblemError)
     if repeat is Repeat.UNLESS_WRITTEN:
         return error.retryable and error.status in (429, 503)
-    return error.retryable or error.status in (408, 502) or (error.is_of_proxy and error.status in (429, 503, 504))
+    return error.retryable or (error.is_of_proxy and error.status in (408, 429, 502, 503, 504))
 
 
 def publish(queue: str, message: Message, key: str | None, traceparent: str | None) -> Call:

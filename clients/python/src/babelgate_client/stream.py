@@ -130,8 +130,7 @@ class Stream:
                 await self._check(response)
                 async for line in _lines(response):
                     has_begun = True
-                    event = json.loads(line)
-                    yield event["event"], event["data"]
+                    yield _decoded(line)
             finally:
                 await response.aclose()
         except httpx.ReadTimeout:
@@ -141,8 +140,6 @@ class Stream:
             raise UnreachableError(f"The stream is silent: {silence}.", outcome_unknown=False) from None
         except httpx.TransportError as error:
             raise calls.unreachable(error) from None
-        except ValueError as error:
-            raise UnreachableError(f"The stream cannot be read: {error}.", outcome_unknown=False) from None
 
     async def _check(self, response: httpx.Response) -> None:
         """Whether this is a stream."""
@@ -158,6 +155,15 @@ class Stream:
             if unknown or problem.status in (405, 406, 501) or problem.code == "http_504":
                 raise StreamsNotOffered(str(problem)) from None
             raise
+
+
+def _decoded(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Name and data of an event. Raises ProblemError, which ends the consumer: the next stream would send the same."""
+    try:
+        event = json.loads(line)
+        return event["event"], event["data"]
+    except (ValueError, TypeError, KeyError):
+        raise ProblemError(200, {"detail": "a line of the stream is no JSON object"}) from None
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
