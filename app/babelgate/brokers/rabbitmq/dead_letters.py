@@ -33,10 +33,6 @@ _IN_ORDER = 32
 """Messages that a quorum queue keeps in order when they are requeued at once. More than a small map of Erlang has
 (https://www.erlang.org/doc/system/maps.html) come back in any order."""
 
-_PATIENCE_SECONDS = 1.0
-"""How long to wait for messages that were just counted, before they are counted again: another consumer may have
-received them."""
-
 _SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Pauses between counts: a quorum queue shows requeued messages only when its replicas agree. Messages missing after
 all of these were taken by another consumer, or the queue is slow: the next read counts on."""
@@ -214,7 +210,7 @@ class QueueBrowser:
         while ready:
             consumer = TemporaryConsumer(self._receiving, self._queue, min(ready, count))
             try:
-                await consumer.fill(loop.time() + _PATIENCE_SECONDS)
+                await consumer.fill(until)
             finally:
                 # They are taken even if the caller is cancelled, and only recorded messages are requeued.
                 arrived = await consumer.stop()
@@ -275,9 +271,8 @@ class DeadLetterQueues:
     async def purge(self, queue: str) -> int:
         """Remove all messages that no other consumer has taken."""
         async with self._held.using(queue, writes=True) as browser:
-            if browser is None:
+            if not isinstance(browser, QueueBrowser):
                 return 0
-            assert isinstance(browser, QueueBrowser)
             await browser.put_back()
             await browser.counted()
             return await purged(await self._isolated.channel(), queue)
