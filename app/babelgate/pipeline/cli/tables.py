@@ -31,19 +31,26 @@ def tables(lake: str, form: str) -> None:
     in a lake of an older version of babelgate; it copies no data and does not start Spark.
     """
     require_spark("deltalake", "pyarrow")
+    from babelgate.pipeline.storage.arrow_files import ArrowFiles
+    from babelgate.pipeline.tables.current_files import TABLES
     from babelgate.pipeline.tables.duckdb_views import duckdb_views
-    from babelgate.pipeline.tables.moment import open_tables
-    from babelgate.pipeline.tables.publish import publish_tables, table_url
+    from babelgate.pipeline.tables.moment import open_tables, read_moment
+    from babelgate.pipeline.tables.publish import NotWritable, files_of, publish_tables, table_url
 
-    made = publish_tables(lake)
-    if not made:
-        raise JobFailed(f"{lake} has no dataset: run `babelgate pipeline ingest` or `validate` first")
+    try:
+        if not publish_tables(lake) and read_moment(ArrowFiles(lake)) is None:
+            raise JobFailed(f"{lake} has no dataset: run `babelgate pipeline ingest` or `validate` first")
+    except NotWritable as error:
+        click.echo(f"warning: the tables were not updated: {error.message}", err=True)
+    found = open_tables(lake)
     if form == "duckdb":
-        click.echo("\n".join(duckdb_views(open_tables(lake))), nl=False)
+        click.echo("\n".join(duckdb_views(found)), nl=False)
         return
-    for each in made:
-        told = f"{each.rows:>12} rows {each.files:>6} files  version {each.version:>4}"
-        click.echo(f"{each.name:<14}{told}  {table_url(lake, each.name)}")
+    for name in (each for each in TABLES if each in found):
+        files = files_of(found[name])
+        rows = sum(count for _, count in files.values())
+        told = f"{rows:>12} rows {len(files):>6} files  version {found[name].version():>4}"
+        click.echo(f"{name:<14}{told}  {table_url(lake, name)}")
 
 
 @contextmanager

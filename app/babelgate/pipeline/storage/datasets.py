@@ -114,7 +114,8 @@ class DatasetReader:
         """A reader through Arrow. Raises OSError, and ValueError for a URL that Arrow does not read."""
         from babelgate.pipeline.storage.arrow_files import ArrowFiles
 
-        return cls(ArrowFiles(root), root)
+        files = ArrowFiles(root)
+        return cls(files, files.root)
 
     def folder(self, dataset: str, run: str | None = None) -> str:
         """The URL of a dataset, or of one of its runs."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from babelgate.pipeline.journal.reader import snapshot
+from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
-from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.storage.datasets import DatasetReader, Manifest
 from babelgate.pipeline.storage.schemas import DATASETS, JOURNAL
+from babelgate.pipeline.validate.job import DATASETS as VALIDATED
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
@@ -28,18 +30,25 @@ class TableFile(NamedTuple):
         return dict(_pair(each) for each in self.path.split("/")[1:-1] if "=" in each)
 
 
-def current_folders(reader: DatasetReader, dataset: str) -> list[str] | None:
-    """The folders of the rows of ``dataset``, relative to its folder; None if nothing was ever written."""
-    if dataset == JOURNAL.name:
+def current_folders(reader: DatasetReader, datasets: Sequence[str]) -> dict[str, list[str]] | None:
+    """The folders of the rows of each of ``datasets``, relative to its folder; without those that have no data.
+
+    One job makes ``datasets`` current, one after the other. The run of the first holds for all, as the job itself goes
+    on from it. None if that run is not complete in all: then they have no rows that belong together.
+    """
+    if JOURNAL.name in datasets:
         journal = snapshot(reader)
-        if journal.run is None and not journal.batches:
-            return None
-        home = f"{reader.folder(dataset)}/"
-        return [url.removeprefix(home) for url in journal.folders()]
-    run = reader.current(dataset)
-    manifest = None if run is None else reader.manifest(dataset, run)
-    if manifest is None:
+        home = f"{reader.folder(JOURNAL.name)}/"
+        has_data = journal.run is not None or journal.batches
+        return {JOURNAL.name: [url.removeprefix(home) for url in journal.folders()]} if has_data else {}
+    run = reader.current(datasets[0])
+    manifests = {name: None if run is None else reader.manifest(name, run) for name in datasets}
+    if any(manifest is None and reader.current(name) is not None for name, manifest in manifests.items()):
         return None
+    return {name: _folders(name, run, manifest) for name, manifest in manifests.items() if manifest is not None}
+
+
+def _folders(dataset: str, run: str | None, manifest: Manifest) -> list[str]:
     parts: Mapping[str, str] | None = (manifest.get("parts") or {}).get(dataset)
     if parts is None:
         return [f"run={run}"]
@@ -72,3 +81,5 @@ def _pair(folder: str) -> tuple[str, str | None]:
 
 TABLES = tuple(name for name in DATASETS if name not in ("journal_corrupt", "ledger"))
 """The datasets with tables. Rows of ``journal_corrupt`` may repeat, and ``ledger`` has one run for each sending."""
+TOGETHER = (tuple(VALIDATED), tuple(MEASURED), *((name,) for name in TABLES if name not in (*VALIDATED, *MEASURED)))
+"""The tables, by the job that makes them current at a time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 from babelgate.pipeline.storage.schemas import DATASETS, Dataset
 from babelgate.pipeline.tables.types import duckdb_type, quoted
@@ -33,4 +33,6 @@ def _select(dataset: Dataset, files: Sequence[str]) -> str:
 
 
 def _local(uri: str) -> str:
-    return url2pathname(uri.removeprefix("file://")) if uri.startswith("file://") else uri
+    # Paths of local files are percent-encoded, with a scheme or without. Keys of an object store are left as they are.
+    is_file = uri.startswith("file://") or "://" not in uri
+    return unquote(uri.removeprefix("file://")) if is_file else uri

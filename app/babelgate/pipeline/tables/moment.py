@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 
@@ -53,8 +55,24 @@ def open_tables(root: str) -> dict[str, DeltaTable]:
     """The tables of the lake at ``root``, by name, all of one moment. Raises JobFailed if it has none."""
     from deltalake import DeltaTable
 
-    moment = read_moment(ArrowFiles(root))
+    files = ArrowFiles(root)
+    moment = read_moment(files)
     if moment is None:
         raise JobFailed(f"{root} has no tables: run `babelgate pipeline tables` first")
-    home = root.rstrip("/").replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
+    home = delta_url(files)
     return {name: DeltaTable(f"{home}/{each.path}", version=each.version) for name, each in moment.tables.items()}
+
+
+def delta_url(files: ArrowFiles) -> str:
+    """The root of ``files`` as the libraries of Delta Lake take it. Raises JobFailed for a folder that they mistake.
+
+    They decode the path of a local folder once more, and so would look for ``a%20b`` in ``a b``.
+    """
+    if files.is_local and unquote(files.root) != files.root:
+        raise JobFailed(
+            f"{files.root}: Delta Lake takes {_ESCAPE.findall(files.root)[0]} for an escape: rename the folder"
+        )
+    return files.root.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
+
+
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")

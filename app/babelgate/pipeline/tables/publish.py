@@ -6,11 +6,12 @@ what is current; a log follows them, and a commit that a killed process left out
 
 from __future__ import annotations
 
+import errno
+import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -21,11 +22,12 @@ from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader
 from babelgate.pipeline.storage.locks import waiting_lock
 from babelgate.pipeline.storage.schemas import DATASETS
-from babelgate.pipeline.tables.current_files import TABLES, TableFile, current_folders, files_in, stats_of
-from babelgate.pipeline.tables.moment import TableVersion, save_moment
+from babelgate.pipeline.tables.current_files import TABLES, TOGETHER, TableFile, current_folders, files_in, stats_of
+from babelgate.pipeline.tables.moment import TableVersion, delta_url, save_moment
 from babelgate.pipeline.tables.types import delta_schema
 
 _ATTEMPTS = 5
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _CONFIGURATION = {
     # Files of older versions are removed after --retain-hours (24), so older versions are of no use.
     "delta.logRetentionDuration": "interval 2 days",
@@ -33,88 +35,117 @@ _CONFIGURATION = {
 }
 
 
-class Published(NamedTuple):
-    """A table after its commit. ``changed``: whether a new version was made; ``files``, ``rows``: what it has now."""
-
-    name: str
-    version: int
-    changed: bool
-    files: int
-    rows: int
+class NotWritable(JobFailed):
+    """The lake may only be read, so its tables were not updated."""
 
 
-def publish_tables(root: str, names: Iterable[str] = TABLES) -> list[Published]:
+def publish_tables(root: str, names: Collection[str] = TABLES) -> list[TableVersion]:
     """Make the tables ``names`` (those that have data) equal to the current runs, and record one moment of them all.
 
     Reads the footers of new files; blocks for one commit a table, and while another process does the same on a local
-    lake. Raises JobFailed.
+    lake. Tables of a job whose datasets have no run in common stay as they are. Raises JobFailed.
     """
     try:
         files = ArrowFiles(root)
-        with waiting_lock(f"{files.root}/_tables.lock") if files.is_local else nullcontext():
-            reader = DatasetReader(files, files.root)
-            made = [each for name in names if (each := _Table(reader, files, name).publish()) is not None]
-            save_moment(files, [TableVersion(each.name, _path(each.name), each.version) for each in made])
+        reader = DatasetReader(files, files.root)
+        if not any(files.exists(reader.folder(name)) for name in names):
+            return []
+        delta_url(files)
+        with _lock(files):
+            made = [each for datasets in TOGETHER for each in _publish(reader, files, datasets, names)]
+            save_moment(files, made)
     except (OSError, ValueError, DeltaError) as error:
-        raise JobFailed(f"The tables of {root} could not be written: {error}") from error
+        raise JobFailed(f"The tables of {root} could not be written: {_plain(error)}") from error
     return made
+
+
+@contextmanager
+def _lock(files: ArrowFiles) -> Iterator[None]:
+    with ExitStack() as held:
+        if files.is_local:
+            try:
+                held.enter_context(waiting_lock(f"{files.root}/_tables.lock"))
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                    raise NotWritable(f"{files.root} may only be read: {error.strerror}") from error
+                raise
+        yield
+
+
+def _publish(
+    reader: DatasetReader, files: ArrowFiles, datasets: Sequence[str], names: Collection[str]
+) -> list[TableVersion]:
+    """Commit what has changed in those of ``datasets`` that are in ``names`` and have data; one job makes them current.
+
+    Raises CommitFailedError, OSError.
+    """
+    tables = {name: _Table(reader, files, name) for name in datasets if name in names}
+    if not tables:
+        return []
+    for left in reversed(range(_ATTEMPTS * len(tables))):
+        try:
+            opened = {name: table.open() for name, table in tables.items()}
+            # Read after the logs: whatever another process makes current later is committed by that process.
+            folders = current_folders(reader, datasets) or {}
+            return [tables[name].commit(opened[name], folders[name]) for name in tables if name in folders]
+        except CommitFailedError:
+            # Another process committed meanwhile, so these differences are of no worth.
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 def table_url(root: str, name: str) -> str:
     """The URL of a table, as the libraries of Delta Lake take it."""
-    url = f"{root.rstrip('/')}/{_path(name)}"
-    return url.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
+    return f"{delta_url(ArrowFiles(root))}/{_path(name)}"
+
+
+def files_of(table: DeltaTable) -> dict[str, tuple[int, int]]:
+    """The size in bytes and the number of rows of each file of a table, by path."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
+    return {path: (size, rows or 0) for path, size, rows in zip(*columns, strict=True)}
 
 
 def _path(name: str) -> str:
     return f"{name}/v={DATASETS[name].version}"
 
 
+def _plain(error: Exception) -> str:
+    """The text of an error of a library, in one line and without colours."""
+    return " ".join(_COLOURS.sub("", str(error)).split())
+
+
 class _Table:
     def __init__(self, reader: DatasetReader, files: ArrowFiles, name: str) -> None:
-        self._reader = reader
         self._files = files
         self._dataset = DATASETS[name]
         self._home = reader.folder(name)
         self._url = table_url(files.root, name)
 
-    def publish(self) -> Published | None:
-        """Commit what has changed. Returns None if the dataset has no data. Raises CommitFailedError, OSError."""
-        for attempt in range(_ATTEMPTS):
-            table = self._open()
-            # Read after the log: whatever another process makes current later is committed by that process.
-            folders = current_folders(self._reader, self._dataset.name)
-            if folders is None:
-                return None
-            try:
-                return self._commit(table, folders)
-            except CommitFailedError:
-                # Another process committed meanwhile, so this difference is of no worth.
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError("unreachable")
-
-    def _open(self) -> DeltaTable | None:
+    def open(self) -> DeltaTable | None:
+        """The newest version, with all columns; None before the first. Raises CommitFailedError, OSError."""
         try:
-            return DeltaTable(self._url)
+            table = DeltaTable(self._url)
         except TableNotFoundError:
             return None
+        # Opened anew, as another process may have committed before the columns were added.
+        return DeltaTable(self._url) if self._add_columns(table) else table
 
-    def _commit(self, table: DeltaTable | None, folders: Sequence[str]) -> Published:
-        known = {} if table is None else _files_of(table)
+    def commit(self, table: DeltaTable | None, folders: Sequence[str]) -> TableVersion:
+        """Commit how ``folders`` differ from ``table`` as it was opened. Raises CommitFailedError, OSError."""
+        known = {} if table is None else files_of(table)
         current = {each.path: each for each in self._current(known, folders)}
         added = [file for path, file in current.items() if known.get(path, (None, 0))[0] != file.size]
         removed = [TableFile(path, size, 0) for path, (size, _) in known.items() if path not in current]
         adds = [self._add(file) for file in added]
         if table is None:
             self._create(adds)
-        else:
-            self._add_columns(table)
-            if adds or removed:
-                self._swap(table, adds, removed)
-        table = DeltaTable(self._url)
-        rows = sum(count for _, count in _files_of(table).values())
-        return Published(self._dataset.name, table.version(), bool(adds or removed), len(current), rows)
+        elif adds or removed:
+            self._swap(table, adds, removed)
+        return TableVersion(self._dataset.name, _path(self._dataset.name), DeltaTable(self._url).version())
 
     def _current(self, known: Mapping[str, tuple[int, int]], folders: Iterable[str]) -> Iterator[TableFile]:
         """The files of ``folders``. Those that the log has, ``known``, are not listed again, as they never change."""
@@ -128,14 +159,20 @@ class _Table:
             yield from files_in(self._files, self._home, folder) if files is None else files
 
     def _create(self, adds: list[AddAction]) -> None:
-        create_table_with_add_actions(
-            self._url,
-            delta_schema(self._dataset),
-            adds,
-            partition_by=list(self._dataset.partitions),
-            name=self._dataset.name,
-            configuration=_CONFIGURATION,
-        )
+        try:
+            create_table_with_add_actions(
+                self._url,
+                delta_schema(self._dataset),
+                adds,
+                partition_by=list(self._dataset.partitions),
+                name=self._dataset.name,
+                configuration=_CONFIGURATION,
+            )
+        except DeltaError as error:
+            # The library has no type of its own for a table that another process has made meanwhile.
+            if not DeltaTable.is_deltatable(self._url):
+                raise
+            raise CommitFailedError(str(error)) from error
 
     def _swap(self, table: DeltaTable, adds: list[AddAction], removed: Iterable[TableFile]) -> None:
         now = time.time_ns() // 1_000_000
@@ -149,13 +186,13 @@ class _Table:
             commit_properties=CommitProperties(max_commit_retries=0),
         )
 
-    def _add_columns(self, table: DeltaTable) -> None:
-        """Add the columns that the dataset got since the table was made."""
+    def _add_columns(self, table: DeltaTable) -> bool:
+        """Add the columns that the dataset got since the table was made. Returns whether there were any."""
         known = {field.name for field in table.schema().fields}
         added = [field for field in delta_schema(self._dataset).fields if field.name not in known]
         if added:
             table.alter.add_columns(added)
-            table.update_incremental()
+        return bool(added)
 
     def _add(self, file: TableFile) -> AddAction:
         stats = stats_of(self._files, self._home, file)
@@ -164,12 +201,3 @@ class _Table:
     def _partition(self, file: TableFile) -> dict[str, str | None]:
         found = file.partition
         return {name: found.get(name) for name in self._dataset.partitions}
-
-
-def _files_of(table: DeltaTable) -> dict[str, tuple[int, int]]:
-    """The size in bytes and the number of rows of each file of a table, by path."""
-    import pyarrow as pa
-
-    actions = pa.table(table.get_add_actions(flatten=True))
-    columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
-    return {path: (size, rows or 0) for path, size, rows in zip(*columns, strict=True)}
