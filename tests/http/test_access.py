@@ -63,6 +63,9 @@ HISTORY = [("GET", "/messages"), ("GET", "/messages/{message_id}"), ("GET", "/tr
 SCHEMAS = [("GET", "/schemas"), ("GET", "/schemas/{job}"), ("GET", "/asyncapi.json")]
 """Need any right on any queue: :mod:`tests.http.test_job_schemas`, :mod:`tests.http.test_asyncapi`."""
 
+CONFIGURATION = [("GET", "/config"), ("POST", "/config:reload")]
+"""Need the right to manage everything: :mod:`tests.http.test_configuration`."""
+
 
 async def test_the_table_names_every_route(client):
     paths = (await client.get("/openapi.json")).json()["paths"]
@@ -72,6 +75,7 @@ async def test_the_table_names_every_route(client):
         *HISTORY,
         *TOKENS_PATHS,
         *SCHEMAS,
+        *CONFIGURATION,
         ("GET", "/queues"),
         ("GET", "/rates"),
     }

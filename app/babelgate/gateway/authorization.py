@@ -127,6 +127,11 @@ class Caller:
         if not any(self._rights.values()):
             raise Forbidden(reason="This needs a right on some queue.")
 
+    def require_everywhere(self, right: Right) -> None:
+        """Raise Forbidden without ``right`` on all queues, by one pattern."""
+        if not self.may(right, "*"):
+            raise Forbidden(reason=f"This needs the right {right.value!r} on all queues, '*'.")
+
     def require_anywhere(self, *rights: Right) -> None:
         """Raise Forbidden without one of ``rights`` on any queue pattern."""
         if not self.patterns(*rights):

@@ -79,7 +79,7 @@ class Overview:
         """Who serves; None where only this object does."""
         self.pushes: WatchedPushes = NoPushes()
         self.loaded: LoadedConfiguration | None = None
-        """Which configuration this process serves by; None where nothing can load another one."""
+        """Which configuration this process serves by; None for a gateway that was made without one."""
         self.issuers: Callable[[], Mapping[str, str | None]] = dict
         """Why the keys of each issuer of tokens could not be read at the last try; None where they were."""
         self.certificate_ends_at: Callable[[], float | None] = lambda: None

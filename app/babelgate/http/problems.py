@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
-from babelgate.gateway import buckets, depths, history, pauses, rate_limits
+from babelgate.gateway import buckets, depths, history, loaded, pauses, rate_limits
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.jsontext import MAX_POINTER
 from babelgate.observe.audit.trail import AuditUnavailable
@@ -122,7 +122,9 @@ class Meaning(NamedTuple):
 
 MEANINGS: dict[type[BabelgateError], Meaning] = {
     BabelgateError: Meaning(500, "Internal error"),
-    errors.ConfigError: Meaning(500, "Invalid configuration"),
+    errors.ConfigError: Meaning(422, "Invalid configuration"),
+    loaded.RestartNeeded: Meaning(409, "Restart needed"),
+    loaded.ReloadUnavailable: Meaning(409, "Reload unavailable"),
     errors.EnvelopeError: Meaning(422, "Invalid envelope"),
     errors.EnvelopeSyntaxError: Meaning(400, "Invalid JSON"),
     errors.BodyTooLarge: Meaning(413, "Body too large"),
@@ -259,6 +261,10 @@ def defects(error: BabelgateError, given: Given = _NOTHING_GIVEN) -> list[Defect
             )
             for each in error.problems
         ]
+    if isinstance(error, loaded.REFUSALS):
+        # What is wrong is not in the request.
+        found = error.facts.get("problems") or [(error.facts["key"], error.facts["reason"])]
+        return [Defect("", error.code, shortened(f"{key}: {reason}")) for key, reason in found]
     place = _place(error, given)
     return [] if place is None else [Defect(place[0][:MAX_POINTER], error.problem_code, detail_of(error), *place[1:])]
 

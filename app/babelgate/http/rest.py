@@ -21,7 +21,19 @@ from babelgate import __version__
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from babelgate.gateway.gateway import Gateway
-from babelgate.http import asyncapi, dead_letters, health, history, job_schemas, pushes, queues, rates, redrives, tokens
+from babelgate.http import (
+    asyncapi,
+    configuration,
+    dead_letters,
+    health,
+    history,
+    job_schemas,
+    pushes,
+    queues,
+    rates,
+    redrives,
+    tokens,
+)
 from babelgate.http.body import RequestLimits, is_null, read, require_json, require_utf8
 from babelgate.http.conversions import conversion_of
 from babelgate.http.dependencies import EXCHANGE, GATEWAY, refuse_body, refuse_method
@@ -79,7 +91,7 @@ def create_rest(
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(RequestValidationError, _misfit)
-    modules = (queues, rates, dead_letters, redrives, tokens, history, job_schemas, asyncapi, health)
+    modules = (queues, rates, dead_letters, redrives, tokens, history, job_schemas, asyncapi, configuration, health)
     parts = [module.routes() for module in modules]
     rest.state.tokens = making
     if pushing is not None:

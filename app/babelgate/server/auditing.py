@@ -11,9 +11,11 @@ from pydantic import SecretStr
 
 from babelgate import __version__
 from babelgate.clock import Clock
+from babelgate.config.changes import shown
 from babelgate.config.settings import Settings
 from babelgate.config.token_keys import token_keys
 from babelgate.errors import ConfigError
+from babelgate.gateway.loaded import LoadedConfiguration
 from babelgate.observe.audit.lines import AuditKey
 from babelgate.observe.audit.trail import KEY, Audit, AuditOptions
 from babelgate.observe.journal.writer import host_node
@@ -61,6 +63,11 @@ def fingerprint(settings: Settings, key: AuditKey) -> dict[str, str]:
     tree = settings.model_dump(mode="python")
     digests = {name: key.digest(_text(tree[name]))[:_DIGITS] for name in sorted(tree)}
     return {"all": key.digest(_text(tree))[:_DIGITS], **digests}
+
+
+def loaded_at_start(settings: Settings, clock: Clock) -> LoadedConfiguration:
+    """The configuration that a process starts with."""
+    return LoadedConfiguration(clock(), fingerprint(settings, audit_keys(settings)[0])["all"], shown(settings))
 
 
 def _text(value: Any) -> bytes:

@@ -18,9 +18,9 @@ from babelgate.config.changes import changed_keys, needs_restart, shown
 from babelgate.config.origin import Origin
 from babelgate.config.sections import AuthSettings
 from babelgate.config.settings import Settings
-from babelgate.errors import BrokerError, ConfigError
+from babelgate.errors import BabelgateError, BrokerError, ConfigError
 from babelgate.gateway.authorization import Caller
-from babelgate.gateway.loaded import LoadedConfiguration, Refusal
+from babelgate.gateway.loaded import NO_FILE, REFUSALS, LoadedConfiguration, Refusal, ReloadUnavailable, RestartNeeded
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
 from babelgate.gateway.switching import GatewayParts, Switched, closed, opened, queues_in_use, switch
@@ -32,7 +32,7 @@ from babelgate.push.targets import PushTarget
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.schemas.job_schemas import JobSchemas
 from babelgate.server.access import accepted_bodies, certificate_rules, cors_rules, make_auth, rate_limits
-from babelgate.server.auditing import audit_keys, fingerprint
+from babelgate.server.auditing import audit_keys, fingerprint, loaded_at_start
 from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
 from babelgate.server.job_schemas import job_schemas
@@ -75,8 +75,8 @@ class Reload:
         self._digest_key = audit_keys(settings)[0]
         self._lock = asyncio.Lock()
         self._tasks: BackgroundTasks[object] = BackgroundTasks()
-        self.loaded = LoadedConfiguration(live.clock(), self._digest(settings), shown(settings))
-        live.gateway.overview.loaded = self.loaded
+        self.loaded = live.gateway.overview.loaded = loaded_at_start(settings, live.clock)
+        self.loaded.load = self.reload
 
     async def start(self) -> None:
         """Watch the file, if that is configured. Raises ConfigError where there is none."""
@@ -109,7 +109,7 @@ class Reload:
     async def _attempt(self, cause: str) -> None:
         try:
             await self.reload(cause)
-        except ConfigError:
+        except REFUSALS:
             log.debug("configuration not applied", cause=cause)
         except Exception:
             log.exception("configuration not applied", cause=cause)
@@ -117,12 +117,12 @@ class Reload:
     async def reload(self, cause: str, caller: str | None = None) -> LoadedConfiguration:
         """Read the configuration, and serve by it. ``cause``: what asked for it, for the log.
 
-        Raises ConfigError, whose ``problems`` are all that was found, for one that is refused as a whole.
+        Raises one of REFUSALS, whose ``problems`` are all that was found, for one that is refused as a whole.
         """
         async with self._lock:
             try:
                 prepared = await self._prepare()
-            except ConfigError as error:
+            except REFUSALS as error:
                 await self._refused(error, cause, caller)
                 raise
             switched = self._switch(prepared)
@@ -130,11 +130,11 @@ class Reload:
         return self.loaded
 
     async def _prepare(self) -> Prepared:
-        """Everything that can fail or wait. Raises ConfigError; nothing has changed then."""
+        """Everything that can fail or wait. Raises one of REFUSALS; nothing has changed then."""
         settings, schemas = await asyncio.to_thread(self._read)
         if keys := needs_restart(self._settings, settings):
             problems = [(key, "has changed and needs a restart; nothing of it is applied") for key in keys]
-            raise ConfigError(key=problems[0][0], reason=problems[0][1], problems=problems)
+            raise RestartNeeded(key=problems[0][0], reason=problems[0][1], problems=problems)
         live, gateway = self._live, self._live.gateway
         fresh = connect_brokers(settings, live.clock)
         bindings: dict[str, Binding] = {name: gateway.bindings.get(name, made) for name, made in fresh.items()}
@@ -172,9 +172,9 @@ class Reload:
 
     def _read(self) -> tuple[Settings, JobSchemas]:
         if self._origin is None:
-            raise ConfigError(key="config", reason="the gateway was not started from a file")
+            raise ReloadUnavailable(key="config", reason=NO_FILE)
         if self._settings.workers > 1:
-            raise ConfigError(key="workers", reason=SEVERAL_WORKERS)
+            raise ReloadUnavailable(key="workers", reason=SEVERAL_WORKERS)
         settings = self._origin.load()
         check_settings(settings)
         return settings, job_schemas(settings)
@@ -236,7 +236,7 @@ class Reload:
             details = {"cause": cause, "changed": changed, "configuration": self._fingerprint(new.settings)}
             await live.audit.recorded("configuration", details, caller=caller)
 
-    async def _refused(self, error: ConfigError, cause: str, caller: str | None) -> None:
+    async def _refused(self, error: BabelgateError, cause: str, caller: str | None) -> None:
         problems = [(str(key), str(reason)) for key, reason in error.facts.get("problems") or ()]
         problems = problems or [(str(error.facts.get("key", "")), str(error.facts.get("reason", error)))]
         self.loaded.refusal = Refusal(self._live.clock(), cause, problems)

@@ -70,7 +70,7 @@ from babelgate.push.targets import PushTarget
 from babelgate.runtime.files import identity
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
-from babelgate.server.auditing import make_audit
+from babelgate.server.auditing import loaded_at_start, make_audit
 from babelgate.server.bindings import connect_brokers
 from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.live import LiveParts
@@ -213,6 +213,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     pushes = _pushes(settings, gateway, metrics, PeerPushes(gateway.incarnation, signer, cipher, directory, places))
     parts.append(pushes)
     gateway.overview.pushes = pushes
+    gateway.overview.loaded = loaded_at_start(settings, clock)
     # It closes after them, because they may still record something.
     parts += [] if audit is None else [audit]
     ended = [] if durations is None else [durations.ended]

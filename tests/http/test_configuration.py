@@ -1,0 +1,128 @@
+"""The configuration by HTTP: shown without secrets, and loaded again for those who may manage everything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from babelgate.config.origin import Origin
+from babelgate.config.settings import load
+from babelgate.server.reload import Reload
+from tests.harness.problems import problem
+from tests.harness.webhooks import SECRET
+
+EVERYTHING = {"*": ["manage"]}
+PUSH = {"url": "https://example.com/in?key=PLANTED", "headers": {"authorization": "PLANTED"}, "secrets": [SECRET]}
+
+
+@pytest.fixture
+async def running(serve, connect, token_config, tmp_path):
+    """An application that can load its file again: a function of the change of the file, and clients by name."""
+    loaded = []
+
+    class Running:
+        def __init__(self):
+            self.path = tmp_path / "babelgate.yaml"
+            self.auth = token_config(boss=EVERYTHING, some={"a*": ["manage"]}, worker={"*": ["send", "listen"]})
+
+        async def start(self, **config):
+            self.app = await serve(default={"broker": "local"}, auth=self.auth, **config)
+            self.reload = Reload(self.app.live, load(self.path, {}), Origin(self.path, {}))
+            loaded.append(self.reload)
+            return await connect(self.app, "boss")
+
+        def edit(self, **changes):
+            self.path.write_text(yaml.safe_dump({**yaml.safe_load(self.path.read_text()), **changes}))
+
+    yield Running()
+    for each in loaded:
+        await each.close()
+
+
+async def test_a_changed_file_is_served(running):
+    boss = await running.start()
+    before = (await boss.get("/config")).raise_for_status().json()
+    assert (before["version"], before["refused"], before["changed"]) == (1, None, [])
+    assert before["settings"]["default"]["max_attempts"] != 9
+    running.edit(default={"broker": "local", "max_attempts": 9})
+    answer = (await boss.post("/config:reload")).raise_for_status().json()
+    assert (answer["version"], answer["changed"]) == (2, ["default.max_attempts"])
+    after = (await boss.get("/config")).json()
+    assert after["settings"]["default"]["max_attempts"] == 9
+    assert {name: after[name] for name in answer} == answer
+    assert after["digest"] != before["digest"] and after["loaded_at"] >= before["loaded_at"]
+    again = (await boss.post("/config:reload")).json()
+    assert (again["version"], again["changed"], again["digest"]) == (3, [], answer["digest"])
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code", "key"),
+    [
+        ({"port": 9_999}, 409, "restart_needed", "port"),
+        ({"default": {"broker": "nowhere"}}, 422, "config_invalid", "default.broker"),
+        ({"no_such_section": 1}, 422, "config_invalid", "no_such_section"),
+    ],
+)
+async def test_a_file_that_is_refused_changes_nothing(running, change, status, code, key):
+    boss = await running.start()
+    before = (await boss.get("/config")).json()
+    running.edit(**change)
+    found = problem(await boss.post("/config:reload"), status, code)
+    assert found["detail"].startswith(f"{key}: ") and not found["retryable"]
+    assert found["errors"][0] == {"pointer": "", "code": code, "detail": found["detail"]}
+    after = (await boss.get("/config")).json()
+    refused = after.pop("refused")
+    assert after | {"refused": None} == before
+    assert (refused["cause"], refused["faults"][0]["key"]) == ("http", key)
+    assert f"{key}: {refused['faults'][0]['reason']}" == found["detail"]
+
+
+async def test_several_workers_are_told_apart(running):
+    boss = await running.start(workers=2)
+    found = problem(await boss.post("/config:reload"), 409, "reload_unavailable")
+    assert "several workers" in found["detail"]
+
+
+async def test_without_a_file_there_is_nothing_to_load(serve, connect, token_config):
+    boss = await connect(await serve(auth=token_config(boss=EVERYTHING)), "boss")
+    assert (await boss.get("/config")).json()["version"] == 1
+    problem(await boss.post("/config:reload"), 409, "reload_unavailable")
+
+
+async def test_no_secret_is_shown(running):
+    boss = await running.start(
+        queues={"hooks": {"broker": "local", "push": PUSH}},
+        token_keys=[{"id": "a", "secret": "PLANTED and long enough to be one"}],
+    )
+    text = (await boss.get("/config")).raise_for_status().text
+    assert "hooks" in text and "PLANTED" not in text and SECRET not in text
+    for token in running.auth["tokens"]:
+        assert token["sha256"] not in text and token["name"] in text
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/config"), ("POST", "/config:reload")])
+async def test_it_needs_manage_on_everything(running, connect, method, path):
+    boss = await running.start()
+    problem(await (await connect(running.app)).request(method, path), 401, "unauthenticated")
+    for name in ("some", "worker"):
+        problem(await (await connect(running.app, name)).request(method, path), 403, "forbidden")
+    assert (await boss.request(method, path)).status_code == 200
+
+
+async def test_the_trail_names_the_caller(running, tmp_path):
+    boss = await running.start(audit={"directory": str(tmp_path / "trail")})
+    await running.app.live.audit.start()
+    try:
+        running.edit(default={"broker": "local", "max_attempts": 9})
+        (await boss.post("/config:reload")).raise_for_status()
+        running.edit(port=9_999)
+        problem(await boss.post("/config:reload"), 409, "restart_needed")
+    finally:
+        await running.app.live.audit.close()
+    lines = [json.loads(line) for path in (tmp_path / "trail").iterdir() for line in path.read_text().splitlines()]
+    records = [each for each in lines if each.get("kind") == "configuration"]
+    assert [each["caller"] for each in records] == ["boss", "boss"]
+    assert records[0]["details"]["changed"] == ["default.max_attempts"]
+    assert records[1]["details"]["refused"][0].startswith("port: ")
