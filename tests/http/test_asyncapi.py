@@ -100,3 +100,18 @@ def test_an_unchanged_document_is_304(gateway):
     assert (unchanged.status_code, unchanged.content) == (304, b"")
     other = gateway.get("/asyncapi.json", headers={"authorization": "Bearer shop"})
     assert other.headers["etag"] != answer.headers["etag"]
+
+
+def test_a_broker_with_the_name_of_the_server_of_the_gateway_is_not_taken_for_it(tmp_path):
+    path = configured(tmp_path)
+    path.write_text(path.read_text().replace("cache", "gateway"))
+    loaded = settings.load(path, {})
+    headers = {"authorization": "Bearer all"}
+    with (
+        serving(uvicorn_config(Served(loaded).build, loaded)) as (host, port),
+        httpx.Client(base_url=f"http://{host}:{port}", headers=headers, timeout=60) as client,
+    ):
+        made = document(client)
+    assert made["servers"]["gateway"]["title"] == "The gateway"
+    assert "checked" in made["channels"]
+    assert not [name for name in made["channels"] if name.endswith(":native")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -19,11 +20,12 @@ from click.testing import CliRunner
 from babelgate.cli.main import cli
 from babelgate.config import settings
 from babelgate.errors import ConfigError
+from babelgate.gateway.schema_checks import SchemaChecks
 from babelgate.schemas.files import MAX_BYTES, read_bundle
 from babelgate.schemas.source import BundleNotRead, BundleSource
-from babelgate.server.job_schemas import job_schemas
+from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.server import uvicorn_config
-from tests.harness.local import certify
+from tests.harness.local import certify, eventually
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
 
@@ -184,6 +186,82 @@ def test_what_is_not_followed_and_not_read(tmp_path, bundles):
     assert source.at(bundle(), None).fetch() is None
     with pytest.raises(BundleNotRead):
         BundleSource(bundles.url, tmp_path, bearer_file=tmp_path / "none").fetch()
+
+
+def test_the_token_is_never_quoted(tmp_path, bundles):
+    for text in ("SECRET\nSECRET2\n", "SECRET SECRET2", "SECRET\x00", "SECR\u00c9T", "\n"):
+        (tmp_path / "token").write_text(text)
+        with pytest.raises(BundleNotRead, match="no token of one line") as refused:
+            BundleSource(bundles.url, tmp_path, bearer_file=tmp_path / "token").fetch()
+        assert "SECR" not in repr(refused.value) and refused.value.__cause__ is None
+    assert bundles.headers == []
+
+
+def test_an_etag_may_have_any_character_of_a_header(tmp_path, bundles):
+    bundles.etag = '"\u00fc"'
+    source = BundleSource(bundles.url, tmp_path)
+    read = source.fetch()
+    assert read == (bundle(type="object"), bundles.etag)
+    assert source.at(*read).fetch() is None
+    assert bundles.headers[-1]["if-none-match"] == bundles.etag
+
+
+def test_the_time_of_a_read_includes_a_slow_head(tmp_path, monkeypatch):
+    monkeypatch.setattr("babelgate.schemas.source.FETCH_SECONDS", 1.0)
+
+    def trickle():
+        connection = listener.accept()[0]
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+            while not done.wait(0.1):
+                connection.sendall(b"x")
+
+    done = threading.Event()
+    # A read without a bound ends here, and fails the test.
+    timer = threading.Timer(30, done.set)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        timer.start()
+        try:
+            with pytest.raises(BundleNotRead, match="not read within 1 s"):
+                BundleSource(f"http://127.0.0.1:{listener.getsockname()[1]}/", tmp_path).fetch()
+        finally:
+            done.set()
+            timer.cancel()
+            thread.join()
+
+
+async def test_a_reload_that_read_an_older_bundle_does_not_keep_it_in_use(tmp_path, bundles):
+    checks = SchemaChecks(lambda event: None)
+    older = checks.schemas = job_schemas(configured(tmp_path, bundles.url))
+    refresh = SchemaRefresh(checks)
+    await refresh.start()
+    try:
+        bundles.etag, bundles.body = '"2"', bundle(type="array")
+        await eventually(lambda: checks.schemas is not older)
+        checks.schemas = older
+        await eventually(lambda: checks.schemas is not older)
+        assert [each.schema["type"] for each in checks.schemas] == ["array"]
+    finally:
+        await refresh.close()
+
+
+async def test_a_start_with_the_kept_bundle_is_a_failure_until_the_url_is_read(tmp_path, bundles):
+    job_schemas(configured(tmp_path, bundles.url))
+    bundles.status = 500
+    checks = SchemaChecks(lambda event: None)
+    checks.schemas = job_schemas(configured(tmp_path, bundles.url))
+    assert checks.schemas.failure == "the status is 500"
+    refresh = SchemaRefresh(checks)
+    await refresh.start()
+    try:
+        await eventually(lambda: checks.refresh_failure is not None)
+        assert len(bundles.headers) == 2, "it was not read again yet"
+        bundles.status = 200
+        await eventually(lambda: checks.refresh_failure is None)
+    finally:
+        await refresh.close()
 
 
 def test_the_certificate_is_verified(tmp_path):

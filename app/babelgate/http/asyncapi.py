@@ -90,7 +90,8 @@ class PublicAddress:
 def document(gateway: Gateway, caller: Caller, public: PublicAddress) -> Json:
     """The document for ``caller``. Needs no broker; for other threads than that of the event loop, too."""
     names, components = _components(gateway.schema_checks.schemas)
-    servers = {_GATEWAY: _gateway(caller, public), **_brokers(gateway, caller)}
+    brokers = _brokers(gateway, caller)
+    servers = {_GATEWAY: _gateway(caller, public), **brokers}
     rules = list(_rules(gateway, caller))
     lists_jobs = len(names) * len(rules) <= MAX_MESSAGES
     channels: Json = {}
@@ -109,7 +110,7 @@ def document(gateway: Gateway, caller: Caller, public: PublicAddress) -> Json:
                 path = f"/queues/{address}/messages{verb}"
                 channels[channel] = {"address": path, "servers": [_to("servers", _GATEWAY)], **common}
                 operations[f"{action}:{match}"] = _operation(action, channel, text)
-        native = _native(rule, match, address) if Right.MANAGE in rights and rule.binding.name in servers else None
+        native = _native(rule, match, address) if Right.MANAGE in rights and rule.binding.name in brokers else None
         if native is not None:
             channels[f"{match}:native"] = {
                 "address": native,

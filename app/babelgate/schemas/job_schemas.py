@@ -122,15 +122,19 @@ class JobSchema:
 
 
 class JobSchemas:
-    """The schemas of all jobs; immutable. ``source``: the bundle that they are from; None for a directory."""
+    """The schemas of all jobs; immutable. ``source``: the bundle that they are from; None for a directory.
+    ``failure``: why it is an older bundle, which was kept; None: it is the one that was read."""
 
-    def __init__(self, schemas: Mapping[str, JobSchema] = {}, source: BundleSource | None = None) -> None:
+    def __init__(
+        self, schemas: Mapping[str, JobSchema] = {}, source: BundleSource | None = None, failure: str | None = None
+    ) -> None:
         self._schemas = schemas
         self.source = source
+        self.failure = failure
 
-    def of(self, source: BundleSource) -> JobSchemas:
+    def of(self, source: BundleSource, failure: str | None = None) -> JobSchemas:
         """The same schemas, from ``source``."""
-        return JobSchemas(self._schemas, source)
+        return JobSchemas(self._schemas, source, failure)
 
     def __len__(self) -> int:
         return len(self._schemas)

@@ -46,7 +46,7 @@ def job_schemas(settings: Settings) -> JobSchemas:
         if kept is None or faults:
             raise error if isinstance(error, ConfigError) else ConfigError(key=_URL, reason=str(error)) from None
         log.warning("schemas not read: those of the last start are used", url=section.url, reason=_reason(error))
-        return schemas.of(source.at(*kept))
+        return schemas.of(source.at(*kept), _reason(error))
     return _kept(schemas, source.at(*fetched), fetched[0])
 
 
@@ -80,18 +80,22 @@ class SchemaRefresh:
 
     async def _run(self) -> None:
         while True:
-            source = self._checks.schemas.source
-            self._checks.refresh_failure = None
-            if source is None:
+            used = self._checks.schemas
+            self._checks.refresh_failure = used.failure
+            if used.source is None:
                 await asyncio.sleep(_LOOK_SECONDS)
             else:
-                await self._follow(source)
+                await self._follow(used, used.source)
 
-    async def _follow(self, source: BundleSource) -> None:
-        """Read ``source`` again and again, until other schemas are configured."""
+    async def _follow(self, used: JobSchemas, source: BundleSource) -> None:
+        """Read ``source``, which ``used`` are from, again and again, until those of another place are configured."""
         backoff, pause = Backoff(1, _MOST_SECONDS), _pause(source)
         while await self._is_still(source, pause):
             before = self._checks.schemas
+            if before is not used and before.source is not None:
+                # A reload has read another bundle of this place than was read here.
+                used, source = before, before.source
+                self._checks.refresh_failure = used.failure
             try:
                 made, source = await asyncio.to_thread(_read, source)
             except BundleNotRead as error:
@@ -103,7 +107,7 @@ class SchemaRefresh:
             if isinstance(made, str):
                 self._failed(source, made)
             elif made is not None and self._checks.schemas is before:
-                self._checks.schemas = made
+                self._checks.schemas = used = made
                 self._checks.refresh_failure = None
                 log.info("schemas replaced", url=source.url, schemas=len(made))
             elif made is None and before.source == source:
