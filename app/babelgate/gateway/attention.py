@@ -13,7 +13,7 @@ from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.outages import Outages
-from babelgate.gateway.overview import Overview
+from babelgate.gateway.overview import Overview, routes_of
 from babelgate.gateway.recent_counts import RecentCounts
 from babelgate.gateway.routing import Route, Router
 from babelgate.observe.rates import COUNTS, QueueSum
@@ -143,10 +143,10 @@ class Attention:
                 yield Concern(kind="queue_paused", broker=broker, queue=queue, detail=pause.sentence())
 
     def _not_pushed(self, caller: Caller) -> Iterator[Concern]:
-        for queue, why in self._overview.pushes.circuits().items():
-            if why is not None and caller.rights(queue):
-                broker = self._router.route(queue).broker
-                yield Concern(kind="push_circuit_open", broker=broker, queue=queue, detail=why)
+        pushed = self._overview.pushes.circuits()
+        for route in routes_of(self._router, pushed):
+            if (why := pushed[route.queue]) is not None and caller.rights(route.queue):
+                yield Concern(kind="push_circuit_open", broker=route.broker, queue=route.queue, detail=why)
 
 
 _Queue = tuple[Route, QueueStats, QueueSum | None]

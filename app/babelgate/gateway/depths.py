@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from babelgate.brokers.binding import Binding
 from babelgate.errors import BabelgateError
 from babelgate.gateway.routing import Route
 from babelgate.observe.logs import get_logger
@@ -41,6 +42,11 @@ class QueueDepth:
         self._counting: asyncio.Task[None] | None = None
         self._published = 0
         """Messages that this process has published since the start of the last count."""
+
+    @property
+    def binding(self) -> Binding:
+        """Which broker is asked."""
+        return self._route.binding
 
     @property
     def is_known(self) -> bool:
@@ -101,9 +107,11 @@ class Depths:
 
     def of(self, route: Route) -> QueueDepth:
         """What is known of the depth of a queue."""
-        return self._known.get(route.queue) or self._known.obtain(
-            route.queue, lambda: QueueDepth(route, self._clock, self._counting)
-        )
+        known = self._known.get(route.queue)
+        if known is None or known.binding is not route.binding:
+            # A new queue, or one that a reload of the configuration has moved to another broker.
+            known = self._known[route.queue] = QueueDepth(route, self._clock, self._counting)
+        return known
 
     async def close(self) -> None:
         """Stop counting; idempotent."""

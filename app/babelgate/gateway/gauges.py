@@ -10,10 +10,11 @@ from functools import partial
 
 from babelgate import __version__
 from babelgate.brokers.binding import Binding, Lists, QueueStats, Reinjects
-from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from babelgate.errors import BabelgateError, BrokerError
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.loaded import LOAD_OUTCOMES
 from babelgate.gateway.outages import Outages
+from babelgate.gateway.overview import routes_of
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.rate_limits import LIMITS
 from babelgate.gateway.routing import Route
@@ -222,10 +223,10 @@ class Gauges:
     def _pushes(self) -> dict[Labels, Value]:
         """Of each queue that is pushed, so that the series is there before the circuit opens."""
         circuits: dict[Labels, float] = {}
-        for queue, why in self._gateway.overview.pushes.circuits().items():
-            broker = self._gateway.router.route(queue).broker
-            labels = self._metrics.register(queue, broker), broker
-            circuits[labels] = circuits.get(labels, 0.0) + (why is not None)
+        pushed = self._gateway.overview.pushes.circuits()
+        for route in routes_of(self._gateway.router, pushed):
+            labels = self._metrics.register(route.queue, route.broker), route.broker
+            circuits[labels] = circuits.get(labels, 0.0) + (pushed[route.queue] is not None)
         return dict(circuits)
 
     def _of_tracing(self) -> Snapshot:
@@ -276,11 +277,7 @@ class Gauges:
 
     def _routes(self) -> Mapping[str, Sequence[Route]]:
         routes: dict[str, list[Route]] = {}
-        for queue in self._metrics.queues:
-            try:
-                route = self._gateway.router.route(queue)
-            except (QueueNotFound, InvalidParameter, UnsupportedByBroker):
-                continue
+        for route in routes_of(self._gateway.router, self._metrics.queues):
             routes.setdefault(route.broker, []).append(route)
         return routes
 

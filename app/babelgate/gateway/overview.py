@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -12,7 +13,7 @@ from typing import Protocol
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import Binding, Lists, Peeked, Peeks, Purges, QueueStats, ReportsVersion
 from babelgate.brokers.registry import driver
-from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
+from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.authorization import OPERATORS, Caller
 from babelgate.gateway.idempotency import KeyStores
 from babelgate.gateway.loaded import LoadedConfiguration
@@ -117,9 +118,9 @@ class Overview:
         names = [name for name, granted in zip(later, rights, strict=True) if granted]
         found: list[QueueInfo] = []
         for batch in batches(names[:limit], _QUERIED_AT_ONCE):
-            infos = await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in batch))
+            infos = await asyncio.gather(*(self._info(each, strict=False) for each in routes_of(self._router, batch)))
             found += [replace(info, source=sources[info.queue]) for info in infos]
-        return found, found[-1].queue if len(names) > limit else None
+        return found, names[limit - 1] if len(names) > limit else None
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
         """One queue. Raises InvalidParameter, Forbidden, QueueNotFound, and the broker's error."""
@@ -165,8 +166,9 @@ class Overview:
             names = await known_queues(self._router, self._bindings, self._runtimes.queues(), foreign=False)
             # A file may have any number of queues.
             for some in batches(names, _ROUTES_AT_ONCE):
-                for route in await turns.mapped(self._router.route, some):
-                    yield route
+                for routes in await turns.mapped(lambda name: routes_of(self._router, [name]), some):
+                    for route in routes:
+                        yield route
 
     def managed(self, caller: Caller) -> frozenset[str]:
         """The brokers of the queues that ``caller`` may manage or observe; all brokers for a caller who may do so with
@@ -267,14 +269,23 @@ async def peek(route: Route, limit: int) -> Sequence[Peeked]:
     return [Peeked(body, each.headers) for each, body in zip(found, shown, strict=True)]
 
 
+def routes_of(router: Router, queues: Iterable[str]) -> list[Route]:
+    """The routes of those of ``queues`` that have one: a reload of the configuration may have taken that of others."""
+    routes: list[Route] = []
+    for queue in queues:
+        with contextlib.suppress(QueueNotFound, InvalidParameter, UnsupportedByBroker):
+            routes.append(router.route(queue))
+    return routes
+
+
 async def known_queues(
     router: Router, bindings: Mapping[str, Binding], used: Iterable[str], *, foreign: bool = True
 ) -> dict[str, Source]:
     """The queues that are known, and from where. The configuration comes first, then the brokers, then ``used``.
 
     Without ``foreign`` the lists of brokers count only if they contain no queues of other programs. A broker that is
-    down adds nothing. The process has a bounded number of ``used`` queues, and a broker's list is bounded by its
-    binding.
+    down adds nothing, nor does a used queue without a route. The process has a bounded number of ``used`` queues, and a
+    broker's list is bounded by its binding.
     """
     sources: dict[str, Source] = dict.fromkeys(router.configured(), "configured")
     for binding in bindings.values():
@@ -290,8 +301,10 @@ async def known_queues(
             sources |= {
                 queue: "broker" for queue, native in found.items() if native.name not in dead and queue not in sources
             }
-    for queue in used:
-        sources.setdefault(queue, "process")
+    used = [queue for queue in used if queue not in sources]
+    for queue, rule in zip(used, await turns.mapped(router.rule, used), strict=True):
+        if rule is not None:
+            sources[queue] = "process"
     return sources
 
 

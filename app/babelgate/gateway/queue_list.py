@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from msgspec import Struct
 from babelgate.brokers.binding import Binding, QueueStats
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.names import Pattern
-from babelgate.gateway.overview import known_queues
+from babelgate.gateway.overview import known_queues, routes_of
 from babelgate.gateway.pauses import PauseChange, Pauses
 from babelgate.gateway.rates import MAX_SHOWN, Flow, Rates
 from babelgate.gateway.recent_counts import RecentCounts
@@ -132,12 +132,12 @@ class QueueList:
         names = await self._selected(caller, selection)
         is_ordered = order == "queue" or len(names) <= MAX_COUNTED
         if order != "queue" and is_ordered:
-            counts = await self._counts.read(map(self._router.route, names), _SORTED_FRESH_SECONDS)
+            counts = await self._counts.read(routes_of(self._router, names), _SORTED_FRESH_SECONDS)
             names = _sorted(names, counts, order, descending)
         elif order == "queue" and descending:
             names.reverse()
         shown = names[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
-        routes = [self._router.route(name) for name in shown]
+        routes = routes_of(self._router, shown)
         stats, flows = await asyncio.gather(self._counts.read(routes, _FRESH_SECONDS), self._rates.flows(caller, shown))
         rows = [
             ListedQueue(
@@ -161,15 +161,19 @@ class QueueList:
             groups.setdefault(key, []).append(name)
         counts: Mapping[str, QueueStats] = {}
         if len(names) <= MAX_COUNTED:
-            counts = await self._counts.read(map(self._router.route, names), _SORTED_FRESH_SECONDS)
+            counts = await self._counts.read(routes_of(self._router, names), _SORTED_FRESH_SECONDS)
         return [
             QueueGroup(name=key, queues=len(group), stats=_added([counts[name] for name in group if name in counts]))
             for key, group in sorted(groups.items())
         ]
 
     def configure(self) -> None:
-        """Ask the brokers that there are now, after a reload of the configuration."""
+        """Ask the brokers that there are now, after a reload of the configuration. Its routes make other names of what
+        they list."""
         self._listings = {name: self._listings.get(name) or _Listing() for name in self._bindings}
+        for listing in self._listings.values():
+            listing.names = None
+        self._names, self._found = (), frozenset()
 
     async def close(self) -> None:
         """Stop reading names; idempotent."""
@@ -211,11 +215,18 @@ class QueueList:
             self._has_waited = True
         paused = (each.queue for each in self._pauses.in_force())
         more = {*self._used(), *paused, *(() if self._found else self._router.configured())} - self._found
-        return sorted([*self._names, *more]) if more else self._names
+        routed = await self._routed(more)
+        return sorted([*self._names, *routed]) if routed else self._names
+
+    async def _routed(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of ``names`` that have a route."""
+        names = list(names)
+        rules = await turns.mapped(self._router.rule, names)
+        return frozenset(name for name, rule in zip(names, rules, strict=True) if rule is not None)
 
     async def _read_names(self, listing: _Listing, name: str) -> None:
         bindings = {name: self._bindings[name]} if name in self._bindings else {}
-        listing.names = frozenset(await known_queues(self._router, bindings, ()))
+        listing.names = await self._routed(await known_queues(self._router, bindings, ()))
         listing.read_at = asyncio.get_running_loop().time()
         self._found = frozenset().union(*(each.names or () for each in self._listings.values()))
         self._names = sorted(self._found)

@@ -76,13 +76,16 @@ class Route(BrokerRoute):
     policy: Policy
     configured_name: str
 
-    def adopt(self, policy: Policy) -> None:
-        """Treat the messages of the queue by ``policy`` from now on: only a reload of the configuration does."""
-        object.__setattr__(self, "policy", policy)
+    def adopt(self, other: Route) -> None:
+        """Treat the messages of the queue as ``other``, which leads to the same native queue, from now on: only a
+        reload of the configuration does."""
+        for name in ("policy", "native", "parking"):
+            object.__setattr__(self, name, getattr(other, name))
 
     def leads_where(self, other: Route) -> bool:
-        """Whether both routes lead to one native queue."""
-        return self.binding is other.binding and self.native == other.native
+        """Whether both routes lead to one native queue, where some bodies may be encrypted and others not."""
+        same = replace(other.native, encrypted=self.native.encrypted)
+        return self.binding is other.binding and self.native == same
 
     def check_delay(self, delay_seconds: float, option: str = "delay_seconds") -> None:
         """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker

@@ -131,7 +131,7 @@ def _adopt(gateway: Gateway, router: Router) -> list[Route]:
         if new is None or not route.leads_where(new):
             left.append(route)
             continue
-        route.adopt(new.policy)
+        route.adopt(new)
         kept[route.queue] = route
     for runtime in gateway.queue_runtimes:
         if (manager := vars(runtime).get("lease_manager")) is not None:

@@ -19,7 +19,7 @@ class BrokerLeaseManager:
 
     def __init__(self, route: BrokerRoute) -> None:
         self._route = route
-        self._binding, self._native = route.binding, route.native
+        self._binding = route.binding
 
     def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
         return not self._route.acks_anywhere(handle)
@@ -28,19 +28,21 @@ class BrokerLeaseManager:
         return deliveries
 
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._binding.ack(self._native, handles)
+        return await self._binding.ack(self._route.native, handles)
 
     async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
-        return await self._binding.release(self._native, [each.handle for each in failed], delay_seconds, failed=True)
+        return await self._binding.release(
+            self._route.native, [each.handle for each in failed], delay_seconds, failed=True
+        )
 
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._binding.release(self._native, handles, 0, failed=False)
+        return await self._binding.release(self._route.native, handles, 0, failed=False)
 
     async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        return await self._route.offering(DeadLetters).dead_letter(self._native, letters)
+        return await self._route.offering(DeadLetters).dead_letter(self._route.native, letters)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        return await self._route.offering(LeasingBroker).extend(self._native, handles, lease_seconds)
+        return await self._route.offering(LeasingBroker).extend(self._route.native, handles, lease_seconds)
 
     async def idle(self) -> None:
         return

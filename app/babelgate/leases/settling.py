@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, LastFailure, Outcome
+from babelgate.brokers.binding import DeadLetterRequest, DeadLetters, LastFailure, NativeQueue, Outcome
 from babelgate.brokers.errors import for_each
 from babelgate.brokers.route import BrokerRoute
 from babelgate.leases.copies import publish_again, publish_dead_letters
@@ -18,8 +18,13 @@ class TableLeaseManager:
 
     def __init__(self, route: BrokerRoute, table: LeaseTable) -> None:
         self._route = route
-        self._binding, self._native = route.binding, route.native
+        self._binding = route.binding
         self._table = table
+
+    @property
+    def _native(self) -> NativeQueue:
+        """As the route says now: a reload of the configuration may change whether bodies are encrypted."""
+        return self._route.native
 
     @property
     def busy(self) -> bool:

@@ -86,6 +86,15 @@ class PlainProfile:
         self.topology = Topology(queues=(dead_queue, queue) if with_dead else (queue,))
         self.dead_topology = Topology(queues=(dead_queue,))
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both read and write the same queues: a reload of the configuration makes all profiles again."""
+        if not isinstance(other, PlainProfile):
+            return NotImplemented
+        return (self.topology, self.dead_topology) == (other.topology, other.dead_topology)
+
+    def __hash__(self) -> int:
+        return hash(self.queue)
+
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """To the default exchange, or with a delay to the delay queues. Raises ValueError for an unsupported delay."""
         if not outgoing.is_envelope:

@@ -103,6 +103,16 @@ class OjsProfile:
             (*self.dead_topology.bindings, BindingDeclaration(names.job_exchange, names.job_queue, names.job_key)),
         )
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both read and write the same queues: a reload of the configuration makes all profiles again."""
+        if not isinstance(other, OjsProfile):
+            return NotImplemented
+        mine = self._name, self._names, self.topology, self.dead_topology
+        return mine == (other._name, other._names, other.topology, other.dead_topology)
+
+    def __hash__(self) -> int:
+        return hash(self.queue)
+
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """A new job, or a copy of a delivery: a retry or a redriven dead letter."""
         now = self._clock()

@@ -1,0 +1,130 @@
+"""A running gateway that gets other routes: what stays, and what is not shown any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from babelgate.brokers.binding import Binding, NativeQueue, QueueStats
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.depths import Depths
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.gauges import Gauges
+from babelgate.gateway.queue_list import QueueSelection
+from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
+from babelgate.observe.metrics.catalogue import OPEN_PUSH_CIRCUITS
+from babelgate.observe.metrics.recorder import Metrics
+from babelgate.schemas.job_schemas import JobSchemas
+from tests.brokers.registry import ALL
+from tests.harness.broker import Variant
+from tests.harness.memory import CAPABLE, MovingMemory
+from tests.harness.world import KEYS
+
+DRAFT = b'{"job":"urn:babel:test:made","data":{}}'
+
+
+def gateway_of(*rules: Rule) -> Gateway:
+    bindings = {rule.binding.name: rule.binding for rule in rules}
+    return Gateway(bindings, Router(rules), TokenSealer(KEYS))
+
+
+async def load(gateway: Gateway, *rules: Rule) -> None:
+    """Serve by other ``rules``, as a reload of the configuration does."""
+    bindings: dict[str, Binding] = {rule.binding.name: rule.binding for rule in rules}
+    parts = GatewayParts(
+        bindings=bindings,
+        router=Router(rules),
+        required=frozenset(),
+        urls={},
+        rate_limits=None,
+        schemas=JobSchemas(),
+    )
+    switch(gateway, parts, await queues_in_use(gateway), {})
+
+
+@pytest.mark.parametrize("variant", ALL, ids=lambda each: each.name)
+def test_the_same_configuration_leads_where_it_did(variant: Variant) -> None:
+    binding = variant.binding()
+
+    def route(**policy: bool):
+        return Rule("q", binding, Policy(**policy), options=dict(variant.queue_options)).route("q")
+
+    assert route().leads_where(route())
+    assert route().native == route().native and hash(route().native) == hash(route().native)
+    assert route().leads_where(route(encrypt=True)) and route(encrypt=True).leads_where(route())
+    other = replace(route(), native=Rule("r", binding, options=dict(variant.queue_options)).route("r").native)
+    assert not route().leads_where(other)
+
+
+async def test_encryption_counts_at_once_and_leaves_the_runtime() -> None:
+    broker = MovingMemory("one", CAPABLE)
+    gateway = gateway_of(Rule("q", broker))
+    await gateway.start()
+    try:
+        runtime = gateway.queue_runtimes.of(gateway.router.route("q"))
+        await load(gateway, Rule("q", broker, Policy(encrypt=True)))
+        route = gateway.router.route("q")
+        assert gateway.queue_runtimes.of(route) is runtime
+        assert (runtime.route.native.encrypted, route.native.encrypted) == (True, True)
+    finally:
+        await gateway.close()
+
+
+class Pushed:
+    """Pushes of two queues, whose circuits are open."""
+
+    def circuits(self) -> dict[str, str | None]:
+        return {"gone": "it is a test", "stays": "it is a test"}
+
+
+async def test_a_queue_without_a_route_is_not_listed_and_breaks_nothing() -> None:
+    broker = MovingMemory("one", CAPABLE)
+    kept = Policy(dead_letter_retention_seconds=60)
+    gateway = gateway_of(Rule("gone", broker, kept), Rule("stays", broker, kept))
+    await gateway.start()
+    try:
+        for queue in ("gone", "stays"):
+            await gateway.publish(ANYONE, queue, DRAFT)
+        gateway.overview.pushes = Pushed()
+        both = [each.queue for each in (await gateway.queue_list.page(ANYONE, QueueSelection())).queues]
+        assert both == ["gone", "stays"]
+        await load(gateway, Rule("stays", broker, kept))
+        listed, _ = await gateway.overview.queues(ANYONE, 10, None)
+        assert [each.queue for each in listed] == ["stays"]
+        page = await gateway.queue_list.page(ANYONE, QueueSelection())
+        assert ([each.queue for each in page.queues], page.total) == (["stays"], 1)
+        sorted_page = await gateway.queue_list.page(ANYONE, QueueSelection(), "depth")
+        assert [each.queue for each in sorted_page.queues] == ["stays"]
+        assert [route.queue async for route in gateway.overview.retaining_routes()] == ["stays"]
+        assert [each.queue for each in (await gateway.rates.overview(ANYONE)).attention if each.queue] == ["stays"]
+        gauges = Gauges(gateway, Metrics())
+        try:
+            series = (await gauges.of_process())[OPEN_PUSH_CIRCUITS.otel]
+        finally:
+            await gauges.close()
+        assert series == {("stays", "one"): 1.0}
+    finally:
+        await gateway.close()
+
+
+async def test_a_limit_of_the_depth_counts_the_broker_that_the_queue_has_now() -> None:
+    class Counting(MovingMemory):
+        depth = 0
+
+        async def stats(self, queue: NativeQueue) -> QueueStats:
+            return QueueStats(depth=self.depth)
+
+    full, empty = Counting("full", CAPABLE), Counting("empty", CAPABLE)
+    full.depth = 5
+    depths = Depths()
+    try:
+        for broker, allows in ((full, False), (empty, True), (full, False)):
+            depth = depths.of(Rule("q", broker).route("q"))
+            await depth.know()
+            assert depth.allows(5) is allows
+            assert depths.of(Rule("q", broker).route("q")) is depth
+    finally:
+        await depths.close()
