@@ -34,10 +34,13 @@ class Secured(NamedTuple):
 
 
 class Connection:
-    """One TCP connection; replies are read one by one."""
+    """One TCP connection, with TLS where there is a ``context``; replies are read one by one."""
 
-    def __init__(self, host: str, port: int, timeout_seconds: float = 10) -> None:
-        self._socket = socket.create_connection((host, port), timeout_seconds)
+    def __init__(
+        self, host: str, port: int, timeout_seconds: float = 10, context: ssl.SSLContext | None = None
+    ) -> None:
+        plain = socket.create_connection((host, port), timeout_seconds)
+        self._socket = plain if context is None else context.wrap_socket(plain, server_hostname=host)
         self._file = self._socket.makefile("rb")
 
     def __enter__(self) -> Connection:

@@ -17,6 +17,7 @@ TOKENS = {"ack_tokens": ["x"]}
 ENDLESS = {"max_in_flight": 0}
 """Refused, because a stream that is served has no end."""
 
+# :mod:`tests.http.test_walk` asks for each with every kind of identity.
 # Every route, what it is sent, and the right it needs. None: any right on the queue will do. OBSERVE: LISTEN, too.
 ROUTES = [
     ("POST", "/queues/{queue}/messages", DRAFT, Right.SEND),
@@ -83,26 +84,6 @@ async def test_the_table_names_every_route(client):
 
 
 @pytest.mark.parametrize(("method", "path", "body", "right"), ROUTES)
-async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_config, method, path, body, right):
-    rights = {each.value: {"mine.*": [each.value]} for each in Right}
-    app = await serve(auth=token_config(**rights, nobody={"other": [each.value for each in Right]}))
-    anonymous = await connect(app)
-    answer = await anonymous.request(method, path.format(queue="mine.a", letter_id="x", id="x"), json=body)
-    problem(answer, 401, "unauthenticated")
-    assert answer.headers["www-authenticate"].startswith("Bearer")
-    for name in [*rights, "nobody"]:
-        client = await connect(app, name)
-        answer = await client.request(method, path.format(queue="mine.a", letter_id="x", id="x"), json=body)
-        looks = right is Right.OBSERVE and name == Right.LISTEN
-        if name != "nobody" and (looks or right in (name, None)):
-            assert answer.status_code not in (401, 403), answer.text
-        else:
-            problem(answer, 403, "forbidden")
-        foreign = await client.request(method, path.format(queue="theirs", letter_id="x", id="x"), json=body)
-        problem(foreign, 403, "forbidden")
-
-
-@pytest.mark.parametrize(("method", "path", "body", "right"), ROUTES)
 async def test_each_route_checks_the_name_before_the_rights(serve, connect, token_config, method, path, body, right):
     """Neither without rights nor with a pattern that is slow to search can a caller make the service work on a name."""
     app = await serve(auth=token_config(nobody={}, some={"*-*-eu": ["send", "listen", "manage"]}))
@@ -111,16 +92,6 @@ async def test_each_route_checks_the_name_before_the_rights(serve, connect, toke
         for queue in ("-" * 60_000, "a" * 121, "a%20b", "q.dlq"):
             answer = await client.request(method, path.format(queue=queue, letter_id="x", id="x"), json=body)
             assert problem(answer, 400, "invalid_parameter")["detail"].startswith("queue")
-
-
-@pytest.mark.parametrize(("method", "path"), ANYWHERE)
-async def test_operators_need_manage_or_observe_on_some_queue(serve, connect, token_config, method, path):
-    operators = {"manager": {"a": ["manage"]}, "observer": {"a": ["observe"]}}
-    app = await serve(auth=token_config(**operators, worker={"*": ["send", "listen"]}))
-    for name in operators:
-        assert (await (await connect(app, name)).request(method, path)).status_code == 200
-    problem(await (await connect(app, "worker")).request(method, path), 403, "forbidden")
-    problem(await (await connect(app)).request(method, path), 401, "unauthenticated")
 
 
 @pytest.mark.parametrize(("method", "path"), HISTORY)
