@@ -142,13 +142,20 @@ def test_what_goes_back_moves_again(gateway: Reloaded, tmp_path: Path) -> None:
         assert (answer["settled"], answer["failed"]) == (4, 0), "leases of both brokers, in one call"
 
 
-def test_a_removed_broker_is_closed_once_it_is_empty(gateway: Reloaded, tmp_path: Path) -> None:
+def test_a_removed_broker_stays_open_and_is_emptied(gateway: Reloaded, tmp_path: Path) -> None:
     def move(settings: dict[str, Any]) -> None:
         settings["brokers"] = {"two": sqlite(tmp_path, "two")}
         settings["default"] = {"broker": "two"}
 
+    def put_back(settings: dict[str, Any]) -> None:
+        settings["brokers"]["one"] = sqlite(tmp_path, "one")
+
+    def put_back_elsewhere(settings: dict[str, Any]) -> None:
+        settings["brokers"]["one"] = sqlite(tmp_path, "other")
+
     with gateway.process.client() as client:
-        assert [publish(client, "moved", number) for number in range(3)] == [201] * 3
+        assert [publish(client, "moved", number) for number in range(4)] == [201] * 4
+        (leased,) = receive(client, "moved", lease_seconds=600)
         gateway.load(move)
         assert [each["broker"] for each in client.get("brokers").json()["brokers"]] == ["two"]
         came: list[dict[str, Any]] = []
@@ -158,7 +165,13 @@ def test_a_removed_broker_is_closed_once_it_is_empty(gateway: Reloaded, tmp_path
             return len(came) == 3
 
         wait_for(has_all)
-        wait_for(lambda: '"event":"broker closed","broker":"one"' in gateway.process.log_text())
+        ack = {"ack_tokens": [leased["ack_token"]]}
+        assert client.post("queues/moved/messages:ack", json=ack).json()["settled"] == 1
+        said = '"event":"removed broker stays open until a restart","broker":"one"'
+        assert gateway.process.log_text().count(said) == 1
+        assert '"key":"brokers.one"' in gateway.refuse(put_back_elsewhere)
+        gateway.load(put_back)
+        assert sorted(each["broker"] for each in client.get("brokers").json()["brokers"]) == ["one", "two"]
 
 
 @pytest.mark.parametrize(

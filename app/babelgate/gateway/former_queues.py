@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from babelgate.brokers.binding import Binding
 from babelgate.envelope import Limits
 from babelgate.errors import BabelgateError
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.draining import QueueDrains
-from babelgate.gateway.model import Extend, Nack, Reject, Settlement
+from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route, Router
@@ -27,6 +29,8 @@ class FormerQueues:
         self._sealer = sealer
         self._routers: deque[Router] = deque(maxlen=_REMEMBERED)
         self.drains = QueueDrains(runtimes, pauses, limits)
+        self.brokers: dict[str, Binding] = {}
+        """Those that a reload has removed. They stay open: no look can prove that nothing comes any more of them."""
 
     def __bool__(self) -> bool:
         return bool(self._routers)
@@ -49,6 +53,16 @@ class FormerQueues:
         found = {broker: self._route(route.queue, broker) for broker in brokers}
         return {broker: self._runtimes.former(each) for broker, each in found.items() if each is not None}
 
+    async def give_back(self, queue: str, messages: Sequence[Message], router: Router) -> None:
+        """Return messages to the brokers that they are from. Never raises BabelgateError."""
+        for broker in dict.fromkeys(each.lease.broker for each in messages):
+            runtime = self._runtimes.holder(queue, broker)
+            if runtime is None:
+                with contextlib.suppress(BabelgateError):
+                    runtime = self._runtimes.of(router.route(queue))
+            if runtime is not None and runtime.route.broker == broker:
+                await runtime.give_back([each.lease.handle for each in messages if each.lease.broker == broker])
+
     def _route(self, queue: str, broker: str) -> Route | None:
         for router in self._routers:
             try:
@@ -58,20 +72,6 @@ class FormerQueues:
             if route.broker == broker:
                 return route
         return None
-
-    async def leave(self, broker: str) -> None:
-        """Stop emptying the queues of a broker that is closed, and finish what is in flight there."""
-        for queue, name in self.drains.keys:
-            if name == broker:
-                await self.drains.stop(queue, name)
-                runtime = self._runtimes.forget_former(queue, name)
-                if runtime is not None:
-                    await runtime.close()
-
-    def is_empty(self, broker: str) -> bool:
-        """Whether no queue has anything left on ``broker``, leases included."""
-        keys = [key for key in self.drains.keys if key[1] == broker]
-        return all(key in self.drains.empty for key in keys)
 
     async def close(self) -> None:
         """Stop emptying queues, 10 s at most; idempotent."""

@@ -169,7 +169,8 @@ class Gateway:
         await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self.keys.close()
-        await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
+        bindings = [*self.bindings.values(), *self.former.brokers.values()]
+        await asyncio.gather(*(binding.close() for binding in bindings), return_exceptions=True)
 
     def access(self, caller: Caller, right: Right, queue: str | Access) -> Access:
         """Check ``right`` on ``queue`` and find the route. An Access of this caller with this right is returned as is.
@@ -336,7 +337,7 @@ class Gateway:
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""
-        await self.queue_runtimes.of(self.router.route(queue)).give_back([each.lease.handle for each in messages])
+        await self.former.give_back(queue, messages, self.router)
 
     async def settle(
         self, caller: Caller, queue: str | Access, settlement: Settlement, trace: Trace | None = None

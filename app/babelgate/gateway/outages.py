@@ -77,7 +77,7 @@ class Outages:
     ) -> None:
         self.circuits: dict[str, Circuit] = {broker: Circuit(broker) for broker in bindings}
         """Of each broker."""
-        self._bindings = bindings
+        self._bindings = dict(bindings)
         self._clock = clock
         self._refused_seconds = refused_seconds
         self._lost: dict[str, _Outage] = {}
@@ -89,9 +89,8 @@ class Outages:
 
     def add(self, binding: Binding) -> None:
         """Watch a broker that a reload of the configuration has added."""
-        circuit = self.circuits.setdefault(binding.name, Circuit(binding.name))
-        if binding.name not in self._lost:
-            circuit.is_open = False
+        self._bindings[binding.name] = binding
+        self.circuits.setdefault(binding.name, Circuit(binding.name))
         watch_writes(binding, self.refused)
 
     def call_ended(self, broker: str, outcome: object) -> None:
@@ -138,13 +137,8 @@ class Outages:
 
     async def check(self, broker: str) -> bool:
         """Ping a lost broker, and open or close its circuit; return whether it is back."""
-        outage, binding, circuit = self._lost.get(broker), self._bindings.get(broker), self.circuits[broker]
+        outage, binding, circuit = self._lost.get(broker), self._bindings[broker], self.circuits[broker]
         if outage is None:
-            return True
-        if binding is None:
-            # A reload of the configuration has removed it.
-            self._lost.pop(broker, None)
-            circuit.is_open = False
             return True
         ping = asyncio.ensure_future(binding.ping())
         ping.add_done_callback(error_seen)

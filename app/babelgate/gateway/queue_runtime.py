@@ -227,6 +227,11 @@ class QueueRuntime:
         if "receiver" in vars(self):
             self.receiver.stop()
 
+    def end_waits(self) -> None:
+        """End all waiting receives now, with an empty list."""
+        if "receiver" in vars(self):
+            self.receiver.end_waits()
+
     def stop_timers(self) -> None:
         """Cancel the timers, each of which would keep a part of a runtime that is not busy until it is due."""
         made = vars(self)

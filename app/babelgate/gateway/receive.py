@@ -59,10 +59,10 @@ class Waiter(Struct, eq=False):
     lease_seconds: float
     since: float
     future: asyncio.Future[list[Message]]
+    receiver: Receiver
+    """The one that serves it now: a reload of the configuration may hand it over to another one."""
     timer: asyncio.TimerHandle | None = None
     ending: Ending | None = None
-    receiver: Receiver | None = None
-    """The one that serves it, if that is another one than began it."""
 
     def stop_timers(self) -> None:
         """End the wait no more by itself."""
@@ -140,14 +140,14 @@ class Receiver:
         except asyncio.CancelledError:
             self._remove(waiter)
             if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
-                await asyncio.shield(self._return(waiter.future.result()))
+                await asyncio.shield(waiter.receiver._return(waiter.future.result()))
             raise
 
     def begin(self, limit: int, wait_seconds: float, lease_seconds: float, caller: Caller | None = None) -> Waiter:
         """Begin a receive. Its future has the result of :meth:`receive`, or its error, unless it :meth:`leaves
         <leave>` before."""
         loop = self._loop
-        waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future())
+        waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future(), self)
         if wait_seconds > 0 and not self._stopped:
             self._waiting[waiter] = None
             waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
@@ -165,7 +165,7 @@ class Receiver:
         waiter.future.cancel()
 
     def return_later(self, messages: list[Message]) -> None:
-        """Give back messages whose receive has ended."""
+        """Give back messages that this receiver has handed out, and whose receive has ended."""
         self._returning.start(self._return(messages))
 
     async def _return(self, messages: list[Message]) -> None:
@@ -193,6 +193,10 @@ class Receiver:
     def stop(self) -> None:
         """End all waiting receives now, with an empty list; later receives do not wait."""
         self._stopped = True
+        self.end_waits()
+
+    def end_waits(self) -> None:
+        """End all waiting receives now, with an empty list."""
         for waiter in self._waiting:
             waiter.resolve([])
         self._waiting.clear()
@@ -223,9 +227,8 @@ class Receiver:
 
     def _remove(self, waiter: Waiter) -> None:
         waiter.stop_timers()
-        receiver = waiter.receiver or self
-        receiver._waiting.pop(waiter, None)
-        receiver._polling.pop(waiter, None)
+        waiter.receiver._waiting.pop(waiter, None)
+        waiter.receiver._polling.pop(waiter, None)
 
     async def _serve_waiting(self) -> None:
         try:
@@ -293,6 +296,8 @@ class Receiver:
                 log.exception("reserve failed")
             # Polling receives must not wait for a second call that may take as long.
             for waiter in group if waiters is self._waiting else list(waiters):
+                if waiter.receiver is not self:
+                    continue  # Another broker serves it since.
                 self._remove(waiter)
                 if not waiter.future.done():
                     waiter.future.set_exception(error)

@@ -84,9 +84,10 @@ class QueueRuntimes:
             self._former[key] = self._make(former)
         return self._former[key]
 
-    def forget_former(self, queue: str, broker: str) -> QueueRuntime | None:
-        """Take out the runtime of a queue that has left ``broker``."""
-        return self._former.pop((queue, broker), None)
+    def holder(self, queue: str, broker: str) -> QueueRuntime | None:
+        """The runtime that has handed out the messages of ``queue`` on ``broker``; None if it is gone."""
+        runtime = self._by_queue.get(queue)
+        return runtime if runtime is not None and runtime.route.broker == broker else self._former.get((queue, broker))
 
     def stop_receives(self) -> None:
         """End all waiting receives now; later receives do not wait."""

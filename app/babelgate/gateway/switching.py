@@ -81,14 +81,17 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     """Serve by ``parts`` from now on; nothing else runs meanwhile. ``names``: those of :func:`queues_in_use`, whose
     messages follow their queues. ``down``: new brokers that did not answer.
     """
-    before = dict(gateway.bindings)
+    before, open_still = dict(gateway.bindings), gateway.former.brokers
     old = Router(gateway.router.rules, gateway.router.default)
     added = [binding for name, binding in parts.bindings.items() if before.get(name) is not binding]
     removed = [binding for name, binding in before.items() if name not in parts.bindings]
     for binding in added:
-        _add(gateway, binding, down.get(binding.name))
+        if open_still.pop(binding.name, None) is None:
+            _add(gateway, binding, down.get(binding.name))
+        else:
+            gateway.bindings[binding.name] = binding
     for binding in removed:
-        del gateway.bindings[binding.name]
+        open_still[binding.name] = gateway.bindings.pop(binding.name)
         gateway.maintenance.warnings.pop(binding.name, None)
     former = _adopt(gateway, parts.router)
     moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
@@ -163,7 +166,7 @@ def _move(gateway: Gateway, former: Route) -> None:
     if route is None:
         runtime = runtimes.get(former.queue)
         if runtime is not None:
-            runtime.stop_receives()
+            runtime.end_waits()
         return
     if route.broker == former.broker:
         return

@@ -25,7 +25,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.rate_limits import Quota
-from babelgate.gateway.receive import Receiver
+from babelgate.gateway.receive import Waiter
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.auth import Auth
 from babelgate.http.consume import ENVELOPE, EVENT_TYPES, NO_STORE, ONE_ACK, ONLY_TOKEN, PAUSED, answer_of, encoded
@@ -233,7 +233,7 @@ class DirectEndpoints:
             return body
         receiver, waiter = begun
         request.when_gone(partial(receiver.leave, waiter))
-        delivery = _Delivery(self._observe, request, began, permit, receiver, gateway.pauses, quota)
+        delivery = _Delivery(self._observe, request, began, permit, waiter, gateway.pauses, quota)
         waiter.future.add_done_callback(delivery)
         return None
 
@@ -289,7 +289,7 @@ class _Delivery(Struct, eq=False):
     request: DirectRequest
     began: float
     permit: Permit
-    receiver: Receiver
+    waiter: Waiter
     pauses: Pauses
     quota: Quota | None
 
@@ -305,7 +305,7 @@ class _Delivery(Struct, eq=False):
             _fail(request, _error_of(raised, request), self.began, self.observe, self.quota)
             return
         if request.disconnected:
-            self.receiver.return_later(messages)
+            self.waiter.receiver.return_later(messages)
             self._end(0, GONE)
             return
         size = sum([len(message.body) for message in messages])

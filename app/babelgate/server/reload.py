@@ -23,7 +23,7 @@ from babelgate.gateway.authorization import Caller
 from babelgate.gateway.loaded import NO_FILE, REFUSALS, LoadedConfiguration, Refusal, ReloadUnavailable, RestartNeeded
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
-from babelgate.gateway.switching import GatewayParts, Switched, closed, opened, queues_in_use, switch
+from babelgate.gateway.switching import GatewayParts, Switched, opened, queues_in_use, switch
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.cors import CorsRules
 from babelgate.observe.logs import get_logger
@@ -39,9 +39,6 @@ from babelgate.server.job_schemas import job_schemas
 from babelgate.server.lifecycle import SEVERAL_WORKERS
 from babelgate.server.live import LiveParts
 from babelgate.server.wiring import push_targets, router
-
-CLOSE_LOOK_SECONDS = 5.0
-"""How often a process looks whether a removed broker has nothing more of queues that have moved away."""
 
 WATCH_SECONDS = 2.0
 """How often the file is looked at, where that is configured."""
@@ -71,6 +68,8 @@ class Reload:
         self._live = live
         self._has_opened_port = False
         self._settings = settings
+        self._brokers = dict(settings.brokers)
+        """All that are open: those of the settings, and those that a reload has removed."""
         self._origin = origin
         self._digest_key = audit_keys(settings)[0]
         self._lock = asyncio.Lock()
@@ -132,17 +131,18 @@ class Reload:
     async def _prepare(self) -> Prepared:
         """Everything that can fail or wait. Raises one of REFUSALS; nothing has changed then."""
         settings, schemas = await asyncio.to_thread(self._read)
-        if keys := needs_restart(self._settings, settings):
+        if keys := needs_restart(self._settings.model_copy(update={"brokers": self._brokers}), settings):
             problems = [(key, "has changed and needs a restart; nothing of it is applied") for key in keys]
             raise RestartNeeded(key=problems[0][0], reason=problems[0][1], problems=problems)
         live, gateway = self._live, self._live.gateway
         fresh = connect_brokers(settings, live.clock)
-        bindings: dict[str, Binding] = {name: gateway.bindings.get(name, made) for name, made in fresh.items()}
+        known = {**gateway.former.brokers, **gateway.bindings}
+        bindings: dict[str, Binding] = {name: known.get(name, made) for name, made in fresh.items()}
         routes = router(settings, bindings)
         check_moves(gateway.router, routes)
         auth, _ = make_auth(settings, live.clock)
         await self._open_port(routes)
-        down = await opened(binding for name, binding in bindings.items() if name not in gateway.bindings)
+        down = await opened(binding for name, binding in bindings.items() if name not in known)
         return Prepared(
             settings=settings,
             parts=GatewayParts(
@@ -224,6 +224,7 @@ class Reload:
         loaded, live = self.loaded, self._live
         changed = changed_keys(self._settings, new.settings)
         self._settings = new.settings
+        self._brokers |= new.settings.brokers
         loaded.version += 1
         loaded.loaded_at, loaded.digest = live.clock(), self._digest(new.settings)
         loaded.shown, loaded.changed, loaded.refusal = shown(new.settings), changed, None
@@ -231,7 +232,7 @@ class Reload:
         log.info("configuration loaded", cause=cause, version=loaded.version, digest=loaded.digest, changed=changed)
         await live.pushes.configure(new.targets, new.guard)
         for binding in switched.removed:
-            self._tasks.start(self._close_when_empty(binding))
+            log.info("removed broker stays open until a restart", broker=binding.name)
         if live.audit is not None:
             details = {"cause": cause, "changed": changed, "configuration": self._fingerprint(new.settings)}
             await live.audit.recorded("configuration", details, caller=caller)
@@ -246,15 +247,6 @@ class Reload:
         if self._live.audit is not None:
             details = {"cause": cause, "refused": [f"{key}: {reason}" for key, reason in problems[:20]]}
             await self._live.audit.recorded("configuration", details, caller=caller)
-
-    async def _close_when_empty(self, binding: Binding) -> None:
-        """Close a removed broker once no queue that has moved away from it has anything left there."""
-        former = self._live.gateway.former
-        while not former.is_empty(binding.name):  # noqa: ASYNC110 - other replicas empty it, too
-            await asyncio.sleep(CLOSE_LOOK_SECONDS)
-        await former.leave(binding.name)
-        await closed([binding])
-        log.info("broker closed", broker=binding.name)
 
     def _fingerprint(self, settings: Settings) -> dict[str, str]:
         return fingerprint(settings, self._digest_key)

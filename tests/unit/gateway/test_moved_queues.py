@@ -1,0 +1,161 @@
+"""A running gateway is switched to other brokers and routes: what is under way goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from babelgate.brokers.binding import Delivery, NativeQueue
+from babelgate.errors import BrokerUnavailable, QueueNotFound
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import ANYONE, Right
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import Message, Settlement
+from babelgate.gateway.routing import Router, Rule
+from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
+from babelgate.schemas.job_schemas import JobSchemas
+from tests.harness.memory import OWNED, ConnectedMemory
+from tests.harness.world import KEYS, draft
+
+SOON = 60.0
+
+
+class Memory(ConnectedMemory):
+    """Its blocking reserves hang until the test releases them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, OWNED)
+        self.blocked = asyncio.Event()
+        self.fails = False
+        self.hold = asyncio.Event()
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        if wait_seconds:
+            self.blocked.set()
+        if self.fails and wait_seconds:
+            await self.hold.wait()
+            raise BrokerUnavailable(self.name, "no answer in time")
+        return await super().reserve(queue, limit, wait_seconds, lease_seconds)
+
+
+class Site:
+    def __init__(self) -> None:
+        self.one, self.two = Memory("one"), Memory("two")
+        self.gateway = Gateway({"one": self.one}, Router([Rule("q", self.one)]), TokenSealer(KEYS))
+
+    async def load(self, *rules: Rule, brokers: Sequence[Memory]) -> None:
+        parts = GatewayParts(
+            bindings={each.name: each for each in brokers},
+            router=Router(rules),
+            required=frozenset(),
+            urls={},
+            rate_limits=None,
+            schemas=JobSchemas({}),
+        )
+        switch(self.gateway, parts, await queues_in_use(self.gateway), {})
+
+    async def move(self, to: Memory, *, only: bool = False) -> None:
+        """Route the queue to ``to``. ``only``: there is no other broker any more."""
+        await self.load(Rule("q", to), brokers=[to] if only else [self.one, self.two])
+
+    async def publish(self) -> None:
+        await self.gateway.publish(ANYONE, "q", draft({}))
+
+    async def receive(self, wait_seconds: float = 0) -> list[Message]:
+        return await self.gateway.receive(ANYONE, "q", wait_seconds=wait_seconds)
+
+    def waiting(self) -> asyncio.Task[list[Message]]:
+        return asyncio.create_task(self.receive(SOON))
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    site = Site()
+    yield site
+    await site.gateway.close()
+
+
+async def test_receives_wait_again_on_a_route_that_was_removed_and_put_back(site: Site) -> None:
+    waiting = site.waiting()
+    await asyncio.wait_for(site.one.blocked.wait(), SOON)
+    await site.load(brokers=[site.one])
+    assert await asyncio.wait_for(waiting, SOON) == []
+    with pytest.raises(QueueNotFound):
+        await site.receive()
+    await site.load(Rule("q", site.one), brokers=[site.one])
+    site.one.blocked.clear()
+    again = site.waiting()
+    await asyncio.wait_for(site.one.blocked.wait(), SOON)
+    await site.publish()
+    assert len(await asyncio.wait_for(again, SOON)) == 1
+
+
+async def test_a_receive_that_was_handed_over_does_not_get_the_error_of_the_old_broker(site: Site) -> None:
+    site.one.fails = True
+    waiting = site.waiting()
+    await asyncio.wait_for(site.one.blocked.wait(), SOON)
+    await site.move(site.two)
+    site.one.hold.set()
+    await site.gateway.queue_runtimes.former(Router([Rule("q", site.one)]).route("q")).receiver.idle()
+    await site.publish()
+    (message,) = await asyncio.wait_for(waiting, SOON)
+    assert message.lease.broker == "two"
+
+
+async def test_messages_go_back_to_the_broker_that_they_are_from(site: Site) -> None:
+    await site.publish()
+    leased = await site.receive()
+    await site.move(site.two)
+    receiver, waiter = site.gateway.begin_receive(site.gateway.access(ANYONE, Right.LISTEN, "q"), 1, SOON, None) or (
+        None,
+        None,
+    )
+    assert receiver is not None
+    assert waiter is not None
+    await site.gateway.give_back("q", leased)
+    assert site.one.calls["release"] == [1]
+    # It follows, and its receive waits on another broker than the one that began it.
+    await site.move(site.one)
+    assert waiter.receiver is not receiver
+    await site.publish()
+    messages = await asyncio.wait_for(waiter.future, SOON)
+    waiter.receiver.return_later(messages)
+    await waiter.receiver.idle()
+    assert {each.lease.broker for each in messages} == {"one"}
+    assert len(site.one.ready("q")) >= 1
+
+
+async def test_a_cancelled_receive_gives_back_where_it_was_served(site: Site) -> None:
+    access = site.gateway.access(ANYONE, Right.LISTEN, "q")
+    begun = site.gateway.begin_receive(access, 1, SOON, None)
+    assert begun is not None
+    waiting = site.waiting()
+    # Both are served by one reserve: the second one ends while its messages are on the way.
+    begun[1].future.add_done_callback(lambda _: waiting.cancel())
+    await asyncio.wait_for(site.one.blocked.wait(), SOON)
+    await site.move(site.two)
+    await asyncio.wait_for(site.two.blocked.wait(), SOON)
+    await site.gateway.publish_many(ANYONE, "q", [draft({}), draft({})])
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(waiting, SOON)
+    assert site.two.calls["release"] == [1]
+    assert len(site.two.ready("q")) == 1
+
+
+async def test_a_removed_broker_stays_open_and_is_the_same_when_it_is_put_back(site: Site) -> None:
+    await site.publish()
+    (message,) = await site.receive()
+    await site.move(site.two, only=True)
+    assert list(site.gateway.bindings) == ["two"]
+    await site.move(site.two)
+    (result,) = await site.gateway.settle(ANYONE, "q", Settlement(acks=[message.ack_token]))
+    assert result.error is None
+    assert site.gateway.former.brokers == {}
+    await site.move(site.two, only=True)
+    assert site.one.calls["close"] == []
+    await site.gateway.close()
+    assert (site.one.calls["close"], site.two.calls["close"]) == ([1], [1])
