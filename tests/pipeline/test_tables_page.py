@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import unquote
 
 import duckdb
 import polars
@@ -11,10 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.metrics.histogram import percentiles
 from babelgate.pipeline.storage.schemas import DATASETS
 from babelgate.pipeline.tables.moment import open_tables
 from tests.architecture.sources import ROOT
-from tests.pipeline.histories import Days, land
+from tests.pipeline.histories import START, Days, land, row
 
 PAGES = ROOT / "docs" / "pipeline"
 
@@ -26,23 +28,38 @@ def blocks(page, language):
 @pytest.fixture(scope="module")
 def folder(spark, tmp_path_factory):
     """A folder with a lake in which a gap, bad bodies, and the rows of a former run are."""
-    folder = tmp_path_factory.mktemp("pages")
+    folder = tmp_path_factory.mktemp("pages ü")
     lake = str(folder / "lake")
     rows = list(Days(80, days=2).rows())
     bodies = folder / "bodies.ndjson"
     bodies.write_text('{"job":"urn:babel:a:b","meta":{"lang":"go"},"data":{}}\nnothing\n{"meta":{"lang":"php"}}\n')
 
-    def invoke(*arguments):
-        result = CliRunner().invoke(pipeline, [*arguments, "--lake", lake], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-
-    invoke("validate", str(bodies))
+    invoke(lake, "validate", str(bodies))
     for number, part in enumerate((rows[: len(rows) // 2], rows[len(rows) // 2 :])):
         land(folder / "landing", part, "a", 1 + number * len(rows))
-        invoke("ingest", str(folder / "landing"))
-        invoke("metrics")
-    invoke("compact")
+        invoke(lake, "ingest", str(folder / "landing"))
+        invoke(lake, "metrics")
+    invoke(lake, "compact")
     return folder
+
+
+@pytest.fixture(scope="module")
+def grown(folder):
+    """The same after another batch: a message without a date, and one that nobody had to wait for."""
+    lake = str(folder / "lake")
+    facts = {"job": "urn:j", "lang": "go", "bytes": 7}
+    quick = {**facts, "message_id": "quick", "trace_id": "quick", "queue": "quick", "created_at": START + 5}
+    blank = row("accepted", START + 9, 0, **facts, message_id="blank", trace_id="blank")
+    rows = [blank, row("accepted", START + 5, 0, **quick), row("delivered", START + 5, 0, **quick)]
+    land(folder / "landing", rows, "b")
+    invoke(lake, "ingest", str(folder / "landing"))
+    invoke(lake, "metrics")
+    return folder
+
+
+def invoke(lake, *arguments):
+    result = CliRunner().invoke(pipeline, [*arguments, "--lake", lake], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("command", ["metrics", "compact"])
@@ -53,10 +70,10 @@ def test_with_nothing_new_a_command_ends_without_spark(folder, command):
     assert "starting Spark" not in result.output
 
 
-def test_each_example_reads_the_rows(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
+def test_each_example_reads_the_rows(grown, monkeypatch, capsys):
+    monkeypatch.chdir(grown)
     rows = open_tables("lake")["lifecycle"].to_pyarrow_table().num_rows
-    assert rows == 80
+    assert rows == 82
     made: dict[str, Any] = {}
     for number, code in enumerate(blocks("tables.md", "python")):
         exec(code, made)
@@ -69,15 +86,22 @@ def test_each_example_reads_the_rows(folder, monkeypatch, capsys):
         elif lifecycle is not None:
             count = lifecycle.count()
             assert (count if isinstance(count, int) else count["outcome"]) == rows
+    for name, table in open_tables("lake").items():
+        files = table.file_uris()
+        assert not files or made["read"](name).count() == table.to_pyarrow_table().num_rows, name
 
 
-def test_each_question_has_one_answer(spark, folder):
+def test_each_question_has_one_answer(spark, grown):
     connection = duckdb.connect()
-    views = CliRunner().invoke(pipeline, ["tables", "--lake", str(folder / "lake"), "--format", "duckdb"])
+    views = CliRunner().invoke(pipeline, ["tables", "--lake", str(grown / "lake"), "--format", "duckdb"])
     connection.execute(views.stdout)
-    for name, table in open_tables(str(folder / "lake")).items():
-        files, ddl = table.file_uris(), DATASETS[name].ddl
-        read = spark.read.schema(ddl).option("basePath", table.table_uri)
+    for name, table in open_tables(str(grown / "lake")).items():
+        files, ddl = [unquote(each) for each in table.file_uris()], DATASETS[name].ddl
+        read = spark.read.schema(ddl)
+        if DATASETS[name].partitions:
+            read = read.option("basePath", unquote(table.table_uri))
+        else:
+            read = read.option("recursiveFileLookup", "true")
         frame = read.parquet(*files) if files else spark.createDataFrame([], ddl)
         frame.createOrReplaceTempView(name)
     questions = blocks("sql.md", "sql")
@@ -89,6 +113,15 @@ def test_each_question_has_one_answer(spark, folder):
         rows = [[_plain(value) for value in each.values()] for each in own.to_pylist()]
         assert rows == [[_plain(value) for value in each.values()] for each in other.to_pylist()], question
         assert rows, question
+        if "p99_ms" in question:
+            waits = spark.table("latency_hist").where("grain = 'day' and kind = 'wait'")
+            found = percentiles(waits.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"}), ["queue"]).collect()
+            assert {(each["queue"], each["n"], each["p99"]) for each in found} == set(own_rows(own))
+            assert ("quick", 1, 0.0) in own_rows(own)
+
+
+def own_rows(table):
+    return [tuple(each.values()) for each in table.to_pylist()]
 
 
 def _plain(value):
