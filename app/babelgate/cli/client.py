@@ -166,6 +166,11 @@ class Client:
         found: list[dict[str, Any]] = self._json("GET", None, "brokers")["brokers"]
         return found
 
+    def configuration(self) -> dict[str, Any]:
+        """The configuration that the gateway serves by, secrets masked."""
+        found: dict[str, Any] = self._json("GET", None, "config")["settings"]
+        return found
+
     def message(self, message_id: str) -> bytes:
         """What happened to a message: its first 1000 events, as the answer has them."""
         return self._call("GET", None, f"messages/{_segment(message_id)}").content

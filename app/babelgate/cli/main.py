@@ -21,6 +21,7 @@ import click
 
 from babelgate import __version__
 from babelgate.cli.audit import audit
+from babelgate.cli.config import config
 from babelgate.cli.connection import CONFIG
 from babelgate.cli.consuming import ack, nack, peek, receive, tail
 from babelgate.cli.dead_letters import dead_letters, formerly_redrive
@@ -218,6 +219,7 @@ _COMMANDS = (
         journal,
         audit,
         schemas,
+        config,
         pipeline,
     ),
 )

@@ -67,7 +67,10 @@ def shown(settings: Settings) -> dict[str, Any]:
 def _plain(value: object, name: str = "") -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(each, str(key)) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        # Their order differs from process to process.
+        return sorted(_plain(each, name) for each in value)
+    if isinstance(value, list | tuple):
         return [_plain(each, name) for each in value]
     if isinstance(value, SecretStr):
         return MASK
