@@ -26,8 +26,7 @@ class Difference(Struct, frozen=True):
 
 def between(old: Settings, new: Settings) -> list[Difference]:
     """What differs, secrets included."""
-    raw = (settings.model_dump(mode="python") for settings in (old, new))
-    return _differences(*raw, shown(old), shown(new))
+    return _differences(old.model_dump(mode="python"), new.model_dump(mode="python"), shown(old), shown(new))
 
 
 def between_shown(running: Mapping[str, Any], new: Settings) -> list[Difference]:
