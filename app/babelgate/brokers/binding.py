@@ -44,6 +44,7 @@ class NativeQueue:
 
     ``name``: the broker's own name of the queue, with every prefix that an option of the route adds. ``dead_letters``:
     the broker's name of the queue of its dead letters; None where they are stored without a queue of their own.
+    ``delayed``: the broker's names of queues of their own in which its delayed messages wait.
     ``encrypted``: bodies are to be encrypted, by a binding that :class:`~babelgate.brokers.settings.EncryptsBodies`.
     ``stored_as``: how the messages are stored, by option (``layout``, ``profile``, ``queue_type``), for operators.
     ``traced``: the attributes of a span of a ``send``, ``receive`` or ``settle``, where OpenTelemetry's conventions for
@@ -56,6 +57,7 @@ class NativeQueue:
     stored_as: Mapping[str, str] = field(default_factory=dict, hash=False)
     traced: Callable[[str, str | None], Mapping[str, str | int]] = field(default=lambda kind, handle: {}, compare=False)
     encrypted: bool = False
+    delayed: Sequence[str] = field(default=(), compare=False)
 
     def options_as(self, kind: type[OptionsOf]) -> OptionsOf:
         """``options``, of the type that the binding's ``native_queue`` puts there. Raises TypeError for another."""

@@ -17,6 +17,7 @@ from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
+from babelgate.gateway.private_names import PrivateNames
 from babelgate.jsontext import is_encodable, pointer
 from babelgate.privacy.redaction import Redaction
 from babelgate.runtime.cache import Cache
@@ -280,11 +281,13 @@ class Router:
         self._patterns = [(Pattern(rule.match), rule) for rule in rules if "*" in rule.match]
         self._routes: Cache[str, Route] = Cache(_ROUTES_BYTES, ROUTE_BYTES)
         self._native: _NativeNames | None = None
+        self._private = PrivateNames([*self.rules, default])
 
     def switch(self, other: Router, kept: Iterable[Route]) -> None:
         """Route as ``other`` from now on. ``kept``: the routes in use that ``other`` would make again."""
         self.rules, self.default = other.rules, other.default
         self._exact, self._patterns, self._native = other._exact, other._patterns, None
+        self._private = other._private
         self._routes.clear()
         for route in kept:
             self._routes.keep(route.queue, route)
@@ -316,6 +319,8 @@ class Router:
                     pointer="",
                     reason=f"The broker {rule.binding.name!r} cannot have a queue of this name: {error.reason}.",
                 ) from None
+            if queue not in self._exact:
+                self._private.check(self.rule, rule, found.native.name)
             self._routes.keep(queue, found)
         return found
 

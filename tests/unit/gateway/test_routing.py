@@ -10,11 +10,13 @@ import pytest
 from babelgate.brokers.batcher import BATCH_BYTES
 from babelgate.brokers.batching import batches
 from babelgate.brokers.binding import NativeQueue
+from babelgate.brokers.kafka.binding import connect as connect_kafka
 from babelgate.brokers.sqs.binding import connect
 from babelgate.clock import now_ms
 from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.page_sizes import PAGE_BYTES, affordable
 from babelgate.gateway.routing import Policy, Route, Router, Rule
+from babelgate.privacy.redaction import Redaction
 from tests.harness.memory import MemoryBinding, lacking
 
 FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")
@@ -36,6 +38,40 @@ def test_an_exact_name_wins_over_patterns_and_patterns_go_in_order() -> None:
     assert router.route("mails.new").broker == "second"
     assert router.route("mails.old").native.name == "fallback"
     assert router.route("default").native.name == "fallback"
+
+
+@pytest.mark.parametrize("private", [Policy(redaction=Redaction(["/data/card"])), Policy(encrypt=True)])
+def test_no_other_name_leads_to_what_is_redacted_or_encrypted(private: Policy) -> None:
+    rules = [
+        Rule("payments", FIRST, private, native_name="pay"),
+        Rule("orders.*", FIRST, private, native_name="shop.{queue}"),
+        Rule("plain", FIRST, native_name="open"),
+        Rule("other.*", SECOND),
+    ]
+    router = Router(rules, Rule("*", FIRST))
+    for queue in ("pay", "shop.orders.eu"):
+        with pytest.raises(UnsupportedByBroker) as refusal:
+            router.route(queue)
+        assert refusal.value.code == "queue_name_unsupported"
+    assert router.route("payments").native.name == "pay"
+    assert router.route("orders.eu").native.name == "shop.orders.eu"
+    for queue in ("open", "shop.mails", "pay2", "other.pay"):
+        assert router.route(queue).native.name == queue
+    switched = Router([])
+    switched.switch(router, [])
+    with pytest.raises(UnsupportedByBroker):
+        switched.route("pay")
+
+
+def test_nor_does_one_to_its_dead_letters_and_delayed_messages() -> None:
+    kafka = connect_kafka("kafka", "kafka://127.0.0.1:9092", {}, now_ms)
+    private = Policy(redaction=Redaction(["/data/card"]))
+    router = Router([Rule("payments", kafka, private), Rule("a*", kafka, private)], Rule("*", kafka))
+    for queue in ("payments.retry.1", "payments.retry.3"):
+        with pytest.raises(UnsupportedByBroker):
+            router.route(queue)
+    assert router.route("payments.retry.x").native.name == "payments.retry.x"
+    assert router.route("alpha.retry.1").policy is private, "those of one pattern have its policy"
 
 
 def test_without_a_default_an_unmatched_queue_does_not_exist() -> None:

@@ -89,7 +89,7 @@ class KafkaBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`babelgate.brokers.kafka.url.queue_of`."""
         queue = queue_of(name, options)
-        return NativeQueue(queue.name, queue, queue.dead, traced=partial(_traced, self._group))
+        return NativeQueue(queue.name, queue, queue.dead, traced=partial(_traced, self._group), delayed=queue.tiers)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The longest delay is that of the last retry tier of the route."""
