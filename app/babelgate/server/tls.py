@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,7 +79,8 @@ def load_tls(files: TlsFiles) -> Loaded:
         ("tls_client_ca", files.client_ca),
         ("tls_client_crl", files.client_crl),
     ):
-        if path is not None and not path.is_file():
+        # Path.is_file raises for a directory that may not be read, and for a stale handle.
+        if path is not None and not os.path.isfile(path):
             raise ConfigError(key=key, reason=f"{path} is not a file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers(_CIPHERS)
@@ -99,7 +101,7 @@ def load_tls(files: TlsFiles) -> Loaded:
 
 def _ends_at(path: Path) -> float | None:
     """When the first certificate of a file ends; None for one that OpenSSL can read and this cannot."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, ValueError, IndexError, x509.InvalidVersion):
         return x509.load_pem_x509_certificates(path.read_bytes())[0].not_valid_after_utc.timestamp()
     return None
 
@@ -108,7 +110,7 @@ def _anchors(path: Path) -> frozenset[bytes]:
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())
         return frozenset(each.fingerprint(hashes.SHA256()) for each in found)
-    except (OSError, ValueError):
+    except (OSError, ValueError, x509.InvalidVersion):
         raise ConfigError(key="tls_client_ca", reason=f"{path} has a certificate that cannot be read") from None
 
 
@@ -145,7 +147,7 @@ def _revoked(path: Path | None) -> frozenset[tuple[bytes, int]]:
         for each in map(x509.load_pem_x509_crl, lists):
             issuer = each.issuer.public_bytes()
             found.update((issuer, revoked.serial_number) for revoked in each)
-    except (OSError, ValueError):
+    except (OSError, ValueError, x509.InvalidVersion):
         raise ConfigError(key="tls_client_crl", reason=f"{path} has no revocation list in PEM") from None
     return frozenset(found)
 
@@ -167,6 +169,7 @@ class ServerTls:
         self._look_seconds = look_seconds
         self._seen = files.digests()
         self._loaded = load_tls(files)
+        self._reading = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         if certificates is not None:
             certificates.trust(self._loaded.trust)
@@ -199,15 +202,20 @@ class ServerTls:
         """Read the files again, in a thread. False, with a line in the log: they cannot be used, and nothing changed.
 
         Connections stay. New ones have the new certificate. The callers of client certificates whose authority is gone,
-        or that were revoked, end.
+        or that were revoked, end. One reading runs at a time, so that the last one to begin is the last one to be used.
         """
-        self._seen = await asyncio.to_thread(self._files.digests)
+        async with self._reading:
+            return await self._reload()
+
+    async def _reload(self) -> bool:
+        seen = await asyncio.to_thread(self._files.digests)
         try:
             loaded = await asyncio.to_thread(load_tls, self._files)
         except ConfigError as error:
+            self._seen = seen
             log.error("certificates not read again: the old ones stay", key=error.facts["key"], reason=error.detail)
             return False
-        self._loaded = loaded
+        self._seen, self._loaded = seen, loaded
         if self._certificates is not None:
             self._certificates.trust(loaded.trust)
         log.info("certificates read again", ends_at=loaded.ends_at)
@@ -218,13 +226,16 @@ class ServerTls:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._look_seconds)
-            # A watch of the directory would miss what other machines write to a shared disk.
-            found = await asyncio.to_thread(self._files.digests)
-            if found == self._seen:
-                continue
-            await asyncio.sleep(min(_SETTLED_SECONDS, self._look_seconds))
-            if found == await asyncio.to_thread(self._files.digests):
-                await self.reload_certificates()
+            try:
+                # A watch of the directory would miss what other machines write to a shared disk.
+                found = await asyncio.to_thread(self._files.digests)
+                if found == self._seen:
+                    continue
+                await asyncio.sleep(min(_SETTLED_SECONDS, self._look_seconds))
+                if found == await asyncio.to_thread(self._files.digests):
+                    await self.reload_certificates()
+            except Exception:
+                log.exception("certificates not looked at; tried again later")
 
 
 def make_tls(settings: Settings, certificates: Certificates | None, clock: Clock) -> ServerTls | None:
