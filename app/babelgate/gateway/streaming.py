@@ -68,6 +68,7 @@ class Stream:
         self._access = access = gateway.access(caller, Right.LISTEN, queue)
         self.route = route = access.route
         self._lease_seconds = route.lease_seconds(options.lease_seconds)
+        self._usual_pause = self._lease_seconds / 3
         if gateway.draining:
             raise Draining
         self.labels = (route.queue, route.broker)
@@ -106,7 +107,9 @@ class Stream:
         self._prolonging: asyncio.Task[None] | None = None
         self.is_draining = False
         """Whether the gateway stops: nothing more is handed out."""
-        self._is_taking = self._is_late = self._drain_was_seen = self._drain_is_over = self._closed = False
+        self._is_taking = self._asks_soon = self._is_late = self._drain_was_seen = self._drain_is_over = (
+            self._closed
+        ) = False
 
     def __enter__(self) -> Stream:
         self._gateway.streams.add(self, self._access.caller)
@@ -278,8 +281,7 @@ class Stream:
             self._receive, self._leave = None, _nothing
         if receive.cancelled():
             return
-        failure = receive.exception()
-        if failure is not None:
+        if (failure := receive.exception()) is not None:
             self._fail(failure)
             return
         self._backoff.succeeded()
@@ -290,8 +292,7 @@ class Stream:
             return
         if messages:
             if self._is_sticky:
-                runtime = self._gateway.queue_runtimes.of(self.route)
-                messages = [runtime.sticky(message) for message in messages]
+                messages = list(map(self._gateway.queue_runtimes.of(self.route).sticky, messages))
             self._mean_bytes = max(sum([len(each.body) for each in messages]) // len(messages), 1)
             holders, queue = self._gateway.streams.holders, self.route.queue
             until = self._loop.time() + self._hold_seconds
@@ -308,10 +309,6 @@ class Stream:
         """Whether the window is full, perhaps of messages that others have settled."""
         return self._foreign and len(self._in_flight) >= self.window
 
-    @property
-    def _usual_pause(self) -> float:
-        return self._lease_seconds / 3
-
     def _loop_time_of(self, expires_at: int) -> float:
         """The loop's time at ``expires_at``, Unix ms."""
         return self._loop.time() + (expires_at - self._gateway.clock()) / 1000
@@ -325,7 +322,14 @@ class Stream:
         self._forget(handle)
         if self.is_draining:
             self._wake.set()
-        elif self._is_taking:
+        elif self._is_taking and not self._asks_soon:
+            # One settle may end many leases: the receive is for the room of all.
+            self._asks_soon = True
+            self._loop.call_soon(self._ask_soon)
+
+    def _ask_soon(self) -> None:
+        self._asks_soon = False
+        if self._is_taking and not self._closed:
             self._ask()
 
     def _look_by(self, when: float) -> None:
@@ -372,8 +376,7 @@ class Stream:
             for seconds, handles in by_seconds.items():
                 outcomes = await runtime.prolong(handles, seconds)
                 for handle, outcome in zip(handles, outcomes, strict=True):
-                    held_still = self._in_flight.get(handle)
-                    if held_still is None:
+                    if (held_still := self._in_flight.get(handle)) is None:
                         continue
                     if isinstance(outcome, int):
                         held_still.ends = self._loop_time_of(outcome)

@@ -146,3 +146,19 @@ def test_a_full_window_whose_oldest_message_leaves_is_not_looked_through() -> No
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(scenario())
+
+
+async def test_a_settle_of_several_messages_is_one_receive_for_the_room_of_all() -> None:
+    binding = MovingMemory("memory", CAPABLE)
+    gateway = gateway_of(binding)
+    for number in range(20):
+        await gateway.publish(ANYONE, QUEUE, draft({"n": number}))
+    with Stream(gateway, ANYONE, QUEUE, StreamOptions(10, lease_seconds=30)) as stream:
+        first = await came(stream, 10)
+        waiting = asyncio.create_task(came(stream, 10))
+        await asyncio.sleep(0)
+        before = len(binding.calls["reserve"])
+        await gateway.settle(ANYONE, QUEUE, Settlement(acks=[each.ack_token for each in first]))
+        assert len(await waiting) == 10
+        assert len(binding.calls["reserve"]) == before + 1
+    await gateway.close()
