@@ -54,6 +54,8 @@ def pattern_of(san: str) -> re.Pattern[str]:
         raise ValueError("must begin with DNS:, URI: or email:, and have a name after it")
     if not _NAME.fullmatch(name.replace("*", "")) and name.strip("*"):
         raise ValueError("must have visible ASCII characters only")
+    if kind == "email" and name.count("@") != 1:
+        raise ValueError("must have one @ after email:, such as email:*@shop.example")
     return re.compile(_WILDCARDS[kind].join(map(re.escape, _comparable(kind, name).split("*"))))
 
 

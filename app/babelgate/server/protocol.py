@@ -289,13 +289,13 @@ class GatewayProtocol(GatewayConnection):
             return
         self._shedding = False
         self._expect_more()
-        if not self.parser.should_keep_alive():
+        if self._is_over or not self.parser.should_keep_alive():
             self.transport.close()
 
     def _shed(self, shedder: Shedder, fields: dict[bytes, bytes], target: RequestTarget) -> None:
         self._shedding = True
         self._discarded = 0
-        keep_alive = not self.expect_100_continue and self.parser.should_keep_alive()
+        keep_alive = not self.expect_100_continue and not self._is_over and self.parser.should_keep_alive()
         method, scheme = self.parser.get_method(), self.scheme or "http"
         self.transport.write(shedder.answer(keep_alive, method, target, fields, scheme))
         if self.expect_100_continue:
