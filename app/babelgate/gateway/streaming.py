@@ -107,9 +107,7 @@ class Stream:
         self._prolonging: asyncio.Task[None] | None = None
         self.is_draining = False
         """Whether the gateway stops: nothing more is handed out."""
-        self._is_taking = self._asks_soon = self._is_late = self._drain_was_seen = self._drain_is_over = (
-            self._closed
-        ) = False
+        self._is_taking = self._asks = self._is_late = self._drain_was_seen = self._drain_is_over = self._closed = False
 
     def __enter__(self) -> Stream:
         self._gateway.streams.add(self, self._access.caller)
@@ -322,13 +320,13 @@ class Stream:
         self._forget(handle)
         if self.is_draining:
             self._wake.set()
-        elif self._is_taking and not self._asks_soon:
+        elif self._is_taking and not self._asks:
             # One settle may end many leases: the receive is for the room of all.
-            self._asks_soon = True
+            self._asks = True
             self._loop.call_soon(self._ask_soon)
 
     def _ask_soon(self) -> None:
-        self._asks_soon = False
+        self._asks = False
         if self._is_taking and not self._closed:
             self._ask()
 
