@@ -22,7 +22,7 @@ class _Policy(Protocol):
     def encrypt(self) -> bool: ...
 
 
-class _Rule(Protocol):
+class _NamedRule(Protocol):
     """What is read of a rule of the router."""
 
     @property
@@ -41,11 +41,11 @@ class PrivateNames:
     """The native names of the queues of a configuration whose policy has ``redaction`` or ``encrypt``, with those of
     their dead letters and delayed messages. Immutable."""
 
-    def __init__(self, rules: Iterable[_Rule | None]) -> None:
+    def __init__(self, rules: Iterable[_NamedRule | None]) -> None:
         """``rules``: all of the configuration."""
         self._rules = [rule for rule in rules if rule and (rule.policy.redaction or rule.policy.encrypt)]
 
-    def check(self, rule_of: Callable[[str], object], rule: _Rule, name: str) -> None:
+    def check(self, rule_of: Callable[[str], object], rule: _NamedRule, name: str) -> None:
         """Raise UnsupportedByBroker if the native ``name``, which a pattern or the default, ``rule``, has made, is one
         of a queue with another rule. ``rule_of``: the rule of a queue."""
         if not self._rules:
@@ -66,17 +66,17 @@ class PrivateNames:
             )
 
     @cached_property
-    def _exact(self) -> dict[tuple[str, str], _Rule]:
+    def _exact(self) -> dict[tuple[str, str], _NamedRule]:
         exact = (rule for rule in self._rules if "*" not in rule.match)
         return {(rule.binding.name, name): rule for rule in exact for name in _names(rule, rule.match)}
 
     @cached_property
-    def _forms(self) -> Sequence[tuple[_Rule, Template]]:
+    def _forms(self) -> Sequence[tuple[_NamedRule, Template]]:
         parts = ((rule, name.split(_PROBE)) for rule in self._rules for name in _names(rule, _PROBE))
         return [(rule, Template(each)) for rule, each in parts if len(each) > 1]
 
 
-def _names(rule: _Rule, queue: str) -> Sequence[str]:
+def _names(rule: _NamedRule, queue: str) -> Sequence[str]:
     """The native names of the messages of ``queue``; none if the broker can have none for it."""
     try:
         native = rule.native(queue)
