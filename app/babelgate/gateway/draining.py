@@ -29,14 +29,18 @@ from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
+from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.backoff import Backoff
 
 LOOK_SECONDS = 1.0
 """How often a former queue that had messages is looked at."""
-MOST_LOOK_SECONDS = 30.0
-"""How often one is looked at that stays empty: the pauses double. Other replicas may still publish to it."""
+MOST_LOOK_SECONDS = 60.0
+"""How often one is looked at that stays empty: the pauses double. Publishes in flight, leases that end and other
+replicas may still bring messages."""
 LEASED_LOOK_SECONDS = 3.0
 """How often one is looked at whose messages cannot be moved now: consumers have them, or the new broker is down."""
+REFUSED_SECONDS = 60.0
+"""How long the lease of a message that the new broker has refused is kept, so that the next looks find others."""
 _AT_ONCE = 100
 _QUEUES_AT_ONCE = 8
 _CLOSE_SECONDS = 10.0
@@ -64,33 +68,25 @@ class QueueDrains:
         self._moving: set[Key] = set()
         """Whose messages are in the middle of a move."""
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self.empty: set[Key] = set()
-        """Those that had no message when they were last looked at, leased ones included."""
-
-    @property
-    def keys(self) -> Sequence[Key]:
-        """The queues that are emptied, each with its former broker."""
-        return list(self._tasks)
+        self._resting: BackgroundTasks[None] = BackgroundTasks()
+        """Messages that the new broker has refused."""
+        self._awake: dict[Key, asyncio.Event] = {}
+        """Ends the pause of a drain."""
 
     def start(self, former: Route, route_of: Callable[[str], Route]) -> None:
         """Empty the queue of ``former``; ``route_of`` finds where it lives now. Needs a running event loop."""
         key = former.queue, former.broker
-        if key not in self._tasks and not self._stopping.is_set():
-            task = self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, route_of))
-            task.add_done_callback(partial(self._ended, key))
-
-    async def stop(self, queue: str, broker: str) -> None:
-        """Leave what the queue still has on ``broker`` there: it is routed to it again, or the broker is closed."""
-        task = self._tasks.get((queue, broker))
-        if task is not None:
-            while (queue, broker) in self._moving:
-                await asyncio.wait([task], timeout=LOOK_SECONDS / 10)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if key in self._tasks:
+            self._awake[key].set()
+        elif not self._stopping.is_set():
+            self._awake[key] = asyncio.Event()
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, route_of))
 
     async def close(self) -> None:
         """Stop after the messages that are being moved, at most 10 s; idempotent."""
         self._stopping.set()
+        for awake in self._awake.values():
+            awake.set()
         tasks = list(self._tasks.values())
         moving = [self._tasks[key] for key in self._moving if key in self._tasks]
         if moving:
@@ -98,19 +94,18 @@ class QueueDrains:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(key, None)
-        self.empty.discard(key)
+        await self._resting.wait(_CLOSE_SECONDS)
+        await self._resting.cancel()
 
     async def _run(self, key: Key, former: Route, route_of: Callable[[str], Route]) -> None:
-        backoff = Backoff(LOOK_SECONDS, MOST_LOOK_SECONDS)
+        """Look for as long as the process runs: a queue that has gone back to ``former`` costs no call."""
+        backoff, awake = Backoff(LOOK_SECONDS, MOST_LOOK_SECONDS), self._awake[key]
         moved = 0
         while not self._stopping.is_set():
-            count = 0
+            count, is_empty = 0, False
             try:
                 async with self._places:
-                    count = await self._drain(key, former, route_of)
+                    count, is_empty = await self._drain(key, former, route_of)
             except BabelgateError as error:
                 _throttled.warning("queue not drained", queue=former.queue, broker=former.broker, error=error)
             except Exception:
@@ -118,27 +113,33 @@ class QueueDrains:
             moved += count
             if count:
                 backoff.succeeded()
-            elif moved and key in self.empty:
+            elif moved and is_empty:
                 log.info("queue drained", queue=former.queue, broker=former.broker, messages=moved)
                 moved = 0
-            pause = min(backoff.failed(), MOST_LOOK_SECONDS if key in self.empty else LEASED_LOOK_SECONDS)
+            pause = min(backoff.failed(), MOST_LOOK_SECONDS if is_empty else LEASED_LOOK_SECONDS)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+                await asyncio.wait_for(awake.wait(), pause)
+            if awake.is_set() and not self._stopping.is_set():
+                awake.clear()
+                backoff.succeeded()
 
-    async def _drain(self, key: Key, former: Route, route_of: Callable[[str], Route]) -> int:
-        """Move messages for LOOK_SECONDS at most; the number moved. Raises what the brokers raise."""
+    async def _drain(self, key: Key, former: Route, route_of: Callable[[str], Route]) -> tuple[int, bool]:
+        """Move messages for LOOK_SECONDS at most; the number moved, and whether none was found, leased ones included
+        as far as the broker counts them. Raises what the brokers raise."""
         if former.queue in self._pauses.refusing:
-            return 0
+            return 0, False
+        if self._elsewhere(former, route_of) is None:
+            return 0, True
         stats = await former.stats()
-        count = total(stats)
-        (self.empty.add if not count else self.empty.discard)(key)
-        if not count and stats.depth is not None:
-            return 0
+        is_empty = not total(stats)
+        # Where the depth is not known, a reserve is the look.
+        if is_empty and stats.depth is not None:
+            return 0, True
         until, moved = self._clock() + LOOK_SECONDS, 0
         while not self._stopping.is_set() and self._clock() < until:
-            runtime = self._runtimes.of(route_of(former.queue))
-            if runtime.route.broker == former.broker:
-                return moved
+            if (route := self._elsewhere(former, route_of)) is None:
+                break
+            runtime = self._runtimes.of(route)
             self._moving.add(key)
             try:
                 done, more = await self._move(self._runtimes.former(former), runtime)
@@ -147,7 +148,7 @@ class QueueDrains:
             moved += done
             if not more:
                 break
-        return moved
+        return moved, is_empty and not moved
 
     async def _move(self, former: QueueRuntime, runtime: QueueRuntime) -> tuple[int, bool]:
         """Move one batch; the number moved, and whether there may be more."""
@@ -164,6 +165,7 @@ class QueueDrains:
         messages = await turns.mapped(partial(self._message, old, new), deliveries, size=lambda each: len(each.body))
         moved: list[str] = []
         kept: list[str] = []
+        refused: list[str] = []
         is_silent = False
         pairs = list(zip(deliveries, messages, strict=True))
         sizes = [len(message.body) for _, message in pairs]
@@ -174,17 +176,39 @@ class QueueDrains:
             outcomes: Sequence[Outcome]
             outcomes = await for_each(runtime.calls.send([message for _, message in chunk]), len(chunk))
             for (delivery, _), outcome in zip(chunk, outcomes, strict=True):
-                (moved if outcome is None else kept).append(delivery.handle)
-                if outcome is not None:
-                    is_silent = is_silent or is_silence(outcome)
-                    _throttled.warning("message not drained", queue=old.queue, broker=new.broker, error=outcome)
+                if outcome is None:
+                    moved.append(delivery.handle)
+                    continue
+                (kept if is_silence(outcome) else refused).append(delivery.handle)
+                is_silent = is_silent or is_silence(outcome)
+                _throttled.warning("message not drained", queue=old.queue, broker=new.broker, error=outcome)
         for handles in batches(moved, limit):
             acked = await former.calls.timed("ack", former.lease_manager.ack(handles), len(handles))
             if lost := len(handles) - list(acked).count(None):
                 _throttled.warning("messages may be moved twice", queue=old.queue, broker=old.broker, count=lost)
         if kept:
             await former.give_back(kept)
-        return len(moved), not kept
+        if refused:
+            self._resting.start(self._rest(former, refused))
+        return len(moved), bool(moved) and not kept
+
+    async def _rest(self, former: QueueRuntime, handles: Sequence[str]) -> None:
+        """Keep refused messages for REFUSED_SECONDS, and then give them back uncounted. At the head of the queue they
+        would be all that the next look finds."""
+        seconds = min(2 * REFUSED_SECONDS, former.route.capabilities.max_lease_seconds)
+        await former.prolong(handles, seconds)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), min(REFUSED_SECONDS, seconds / 2))
+        await former.give_back(handles)
+
+    @staticmethod
+    def _elsewhere(former: Route, route_of: Callable[[str], Route]) -> Route | None:
+        """Where the queue is routed now; None without a route, and where that is the broker of ``former``."""
+        try:
+            route = route_of(former.queue)
+        except BabelgateError:
+            return None
+        return None if route.broker == former.broker else route
 
     def _message(self, former: Route, route: Route, delivery: Delivery) -> Outgoing:
         """The message to publish for a delivery. One that is poison is moved byte for byte."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from babelgate.brokers.binding import Binding
+from babelgate.brokers.binding import Binding, Lists
 from babelgate.brokers.idempotency_store import KeepsKeys
 from babelgate.errors import BabelgateError, BrokerError
 from babelgate.gateway.gateway import Gateway
@@ -75,6 +75,37 @@ async def queues_in_use(gateway: Gateway) -> list[str]:
     """The queues that may have messages: those that are configured, used by this process, or listed by a broker as used
     by gateways."""
     return list(await known_queues(gateway.router, gateway.bindings, gateway.queue_runtimes.queues(), foreign=False))
+
+
+async def unlisted(gateway: Gateway) -> list[str]:
+    """The brokers that cannot say now which queues of gateways they have."""
+
+    async def lists(binding: Binding) -> bool:
+        if not isinstance(binding, Lists) or binding.lists_foreign:
+            return False
+        try:
+            await binding.ping()
+        except BabelgateError:
+            return False
+        return True
+
+    bindings = list(gateway.bindings.values())
+    answers = await asyncio.gather(*map(lists, bindings))
+    return [binding.name for binding, is_listed in zip(bindings, answers, strict=True) if not is_listed]
+
+
+def warn_of_unused(old: Router, new: Router, brokers: Sequence[str]) -> None:
+    """Log each of ``brokers`` whose queues a pattern or the default routes elsewhere now. Those that this process has
+    not used are not known, and are not emptied."""
+    before = {**{rule.match: rule for rule in old.rules if "*" in rule.match}, "": old.default}
+    after = {**{rule.match: rule for rule in new.rules if "*" in rule.match}, "": new.default}
+    left = {}
+    for match, rule in before.items():
+        now = after.get(match) or (new.rule(match) if match else None)
+        if rule is not None and now is not None and now.binding.name != rule.binding.name:
+            left[rule.binding.name] = now.binding.name
+    for broker in sorted(left.keys() & set(brokers)):
+        log.warning("queues that this process has not used are not moved", broker=broker, to=left[broker])
 
 
 def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Mapping[str, BrokerError]) -> Switched:

@@ -23,7 +23,7 @@ from babelgate.gateway.authorization import Caller
 from babelgate.gateway.loaded import NO_FILE, REFUSALS, LoadedConfiguration, Refusal, ReloadUnavailable, RestartNeeded
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
-from babelgate.gateway.switching import GatewayParts, Switched, opened, queues_in_use, switch
+from babelgate.gateway.switching import GatewayParts, Switched, opened, queues_in_use, switch, unlisted, warn_of_unused
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.cors import CorsRules
 from babelgate.observe.logs import get_logger
@@ -58,6 +58,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     targets: Mapping[str, PushTarget]
     guard: AddressGuard
     queues: Sequence[str]
+    unlisted: Sequence[str]
 
 
 class Reload:
@@ -160,6 +161,7 @@ class Reload:
             targets=push_targets(settings),
             guard=settings.push.guard,
             queues=await queues_in_use(gateway),
+            unlisted=await unlisted(gateway),
         )
 
     async def _open_port(self, routes: Router) -> None:
@@ -188,6 +190,7 @@ class Reload:
             {name: (live.systems[name], broker.masked_url) for name, broker in new.settings.brokers.items()}
         )
         encrypting(new.settings, new.parts.bindings)
+        warn_of_unused(live.gateway.router, new.parts.router, new.unlisted)
         switched = switch(live.gateway, new.parts, new.queues, new.down)
         live.api.cors = live.shedder.cors = new.cors
         live.api.accepting = new.accepting

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
-from babelgate.brokers.binding import Delivery, NativeQueue
-from babelgate.errors import BrokerUnavailable, QueueNotFound
+from babelgate.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing
+from babelgate.errors import BrokerRejected, BrokerUnavailable, QueueNotFound
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message, Settlement
 from babelgate.gateway.routing import Router, Rule
-from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
+from babelgate.gateway.switching import GatewayParts, queues_in_use, switch, unlisted, warn_of_unused
 from babelgate.schemas.job_schemas import JobSchemas
+from tests.harness.local import eventually
 from tests.harness.memory import OWNED, ConnectedMemory
 from tests.harness.world import KEYS, draft
 
@@ -26,9 +28,10 @@ class Memory(ConnectedMemory):
     """Its blocking reserves hang until the test releases them."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, OWNED)
+        super().__init__(name, replace(OWNED, max_batch=2))
         self.blocked = asyncio.Event()
         self.fails = False
+        self.refuses: set[bytes] = set()
         self.hold = asyncio.Event()
 
     async def reserve(
@@ -40,6 +43,18 @@ class Memory(ConnectedMemory):
             await self.hold.wait()
             raise BrokerUnavailable(self.name, "no answer in time")
         return await super().reserve(queue, limit, wait_seconds, lease_seconds)
+
+    def _refusal(self, message: Outgoing) -> Outcome:
+        return BrokerRejected(self.name, "not this one") if message.body in self.refuses else None
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        """They go back to the head of the queue."""
+        outcomes = await super().release(queue, handles, delay_seconds, failed)
+        held = self._queues[queue.name]
+        held.ready = held.ready[len(held.ready) - len(handles) :] + held.ready[: len(held.ready) - len(handles)]
+        return outcomes
 
 
 class Site:
@@ -159,3 +174,29 @@ async def test_a_removed_broker_stays_open_and_is_the_same_when_it_is_put_back(s
     assert site.one.calls["close"] == []
     await site.gateway.close()
     assert (site.one.calls["close"], site.two.calls["close"]) == ([1], [1])
+
+
+async def test_messages_that_the_new_broker_refuses_do_not_stop_the_others(site: Site) -> None:
+    for _ in range(4):
+        await site.publish()
+    bodies = [each.body for each in site.one.ready("q")]
+    # As many as one look takes.
+    refused = set(bodies[:2])
+    site.two.refuses = refused
+    await site.move(site.two)
+    await eventually(lambda: {each.body for each in site.two.ready("q")} == set(bodies[2:]))
+    await site.gateway.close()
+    assert {each.body for each in site.one.ready("q")} == refused, "the end of the process gives them back"
+
+
+async def test_a_broker_whose_unused_queues_are_unknown_is_named(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    brokers = await unlisted(site.gateway)
+    assert brokers == ["one"], "it lists no queues"
+    named, default = Router([Rule("q", site.one)]), Router([], Rule("*", site.one))
+    warn_of_unused(named, Router([Rule("q", site.two)]), brokers)
+    warn_of_unused(default, default, brokers)
+    warn_of_unused(default, Router([], Rule("*", site.two)), [])
+    assert not caplog.records
+    warn_of_unused(default, Router([], Rule("*", site.two)), brokers)
+    warn_of_unused(Router([Rule("a*", site.one)]), Router([], Rule("*", site.two)), brokers)
+    assert len(caplog.records) == 2
