@@ -136,7 +136,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/pod.py": ("chart", "image"),
     "tests/harness/prometheus.py": ("http", "processes"),
     "tests/harness/replica.py": (),
-    "tests/harness/s3.py": ("processes",),
+    "tests/harness/s3.py": ("pipeline", "processes"),
     "tests/harness/setting.py": ("console",),
     "tests/harness/shop.py": ("processes",),
     "tests/harness/spark_cluster.py": ("pipeline",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ async def load(gateway: Gateway, *rules: Rule) -> None:
 def test_the_same_configuration_leads_where_it_did(variant: Variant) -> None:
     binding = variant.binding()
 
-    def route(**policy: bool):
+    def route(**policy: Any):
         return Rule("q", binding, Policy(**policy), options=dict(variant.queue_options)).route("q")
 
     assert route().leads_where(route())
