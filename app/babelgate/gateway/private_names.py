@@ -10,7 +10,7 @@ from babelgate.brokers.binding import Binding, NativeQueue
 from babelgate.errors import ConfigError, UnsupportedByBroker
 from babelgate.gateway.names import Template, is_queue_name
 
-_PROBE = "queue-probe"
+PROBE = "queue-probe"
 """A name that is legal on every broker. Where it stands in a native name, the queue's own name stands."""
 
 
@@ -72,7 +72,7 @@ class PrivateNames:
 
     @cached_property
     def _forms(self) -> Sequence[tuple[_NamedRule, Template]]:
-        parts = ((rule, name.split(_PROBE)) for rule in self._rules for name in _names(rule, _PROBE))
+        parts = ((rule, name.split(PROBE)) for rule in self._rules for name in _names(rule, PROBE))
         return [(rule, Template(each)) for rule, each in parts if len(each) > 1]
 
 

@@ -17,7 +17,7 @@ from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import ConfigError, EnvelopeError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
-from babelgate.gateway.private_names import PrivateNames
+from babelgate.gateway.private_names import PROBE, PrivateNames
 from babelgate.jsontext import is_encodable, pointer
 from babelgate.privacy.redaction import Redaction
 from babelgate.runtime.cache import Cache
@@ -27,8 +27,6 @@ SchemaMode = Literal["off", "warn", "enforce"]
 _ROUTES_BYTES = 32 * 1024 * 1024
 ROUTE_BYTES = 4_000
 """Most bytes of a remembered route, with the names and declarations of any binding."""
-_PROBE = "queue-probe"
-"""A name that is legal on every broker. Where it stands in a native name, the queue's own name stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,8 +383,7 @@ class Router:
     @property
     def retains(self) -> bool:
         """Whether any route has a retention of dead letters."""
-        rules = self.rules if self.default is None else (*self.rules, self.default)
-        return any(rule.policy.dead_letter_retention_seconds is not None for rule in rules)
+        return any(r and r.policy.dead_letter_retention_seconds is not None for r in (*self.rules, self.default))
 
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""
@@ -396,7 +393,7 @@ class Router:
 def _form(rule: Rule) -> Template | None:
     """The form of the native names of the queues of ``rule``; None if all have the same name."""
     try:
-        parts = rule.native(_PROBE).name.split(_PROBE)
+        parts = rule.native(PROBE).name.split(PROBE)
     except ConfigError:
         # A template that leaves room for very short names only.
         return None
