@@ -35,6 +35,8 @@ _RECHECK_SECONDS = 0.02
 _HANDLE = re.compile(r"([0-9a-f]+)\.([0-9a-f]+)\.([0-9]+)\.([0-9]+)")
 """Of a delivery: the process, the generation of the partition's assignment, its number, and the offset."""
 
+_CUT = "the log of the partition {number} of the topic {topic} has lost records that were handed out"
+
 _throttled = LogThrottle(get_logger(__name__))
 
 
@@ -364,6 +366,10 @@ class GroupConsumer:
             if topic is None or partition is None:
                 continue
             if error is None:
+                if partition.was_cut(message.offset()):
+                    # Another member reads from the new beginning. The leases are of records that are gone.
+                    self._failed(RuntimeError(_CUT.format(topic=topic.queue.name, number=message.partition())))
+                    return
                 if partition.arrive(message.offset(), message):
                     topic.changed.set()
             elif error.code() == KafkaError._PARTITION_EOF:

@@ -121,14 +121,25 @@ class Partition:
         """The number of offsets from the first unacked record to the last one that arrived."""
         return self.position - (self._order[0] if self._order else self.position)
 
+    def was_cut(self, offset: int) -> bool:
+        """Whether the arrival of ``offset`` shows that the broker has lost what is held here, and its log begins again.
+        Else the records of an assignment come in the order of the log."""
+        return bool(self._order) and offset < self._order[0]
+
     def arrive(self, offset: int, record: Any) -> bool:
         """Take a record from the broker; return whether it is ready: it was not acked, and has not come before."""
-        if not self._known or (offset < self.base and not self._order):
-            # Nothing is committed, or the broker has lost what was: the log begins here.
+        if self._known and not self._order and offset < self.position:
+            # The broker has lost what was there: neither a commit nor a purge was of this log.
+            self._known, self._purged = False, 0
+        if not self._known:
+            # The log begins here.
             self._known, self.base = True, offset
             self._acked = AckedOffsets(offset)
         elif offset < self.position and self._order:
             return False
+        if not self._order:
+            # A log that was cut at its front would take a bit for each offset that is gone.
+            self._acked.forget_before(offset)
         self.position = offset + 1
         if offset in self._acked or offset < self._purged:
             return False

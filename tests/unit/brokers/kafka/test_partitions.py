@@ -170,3 +170,42 @@ def test_a_log_that_lost_what_was_committed_begins_anew() -> None:
     assert leased(partition) == [5, 6]
     assert acked(partition, 6)[0] == 5
     assert acked(partition, 5) == (7, "")
+
+
+def test_a_purge_was_of_the_log_that_was_lost() -> None:
+    partition = filled(*range(5))
+    partition.drop_ready(5)
+    assert [partition.arrive(offset, "new") for offset in range(7)] == [True] * 7
+    assert leased(partition) == list(range(7))
+    assert acked(partition, *range(7)) == (7, "")
+
+
+def test_a_log_that_begins_again_behind_the_last_commit_of_this_member() -> None:
+    partition = filled(0, 1)
+    partition.reached(9)
+    assert leased(partition) == [0, 1]
+    acked(partition, 0, 1)
+    partition.reached(12)
+    assert partition.arrive(10, "new")
+    assert leased(partition) == [10]
+    assert acked(partition, 10) == (11, "")
+
+
+def test_only_a_log_that_was_cut_has_records_before_what_is_held() -> None:
+    partition = filled(100, 101, base=100)
+    assert not partition.was_cut(101)
+    assert not partition.was_cut(102)
+    assert partition.was_cut(0)
+    assert leased(partition) == [100, 101]
+    acked(partition, 100, 101)
+    assert not partition.was_cut(0), "nothing is held: it begins here"
+
+
+def test_offsets_that_retention_has_removed_take_no_memory() -> None:
+    partition = filled(300_000_000, base=1_000)
+    assert leased(partition) == [300_000_000]
+    assert partition.begin(300_000_000)
+    assert partition.commit([300_000_000]) == (300_000_001, "")
+    assert partition._acked._bits.bit_length() <= 8
+    partition.end([300_000_000], committed=True)
+    assert partition.base == 300_000_001
