@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import pytest
 import yaml
@@ -10,6 +12,8 @@ import yaml
 from babelgate.config.origin import Origin
 from babelgate.config.settings import load
 from babelgate.server.reload import Reload
+from tests.harness.local import eventually
+from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem
 from tests.harness.webhooks import SECRET
 
@@ -126,3 +130,50 @@ async def test_the_trail_names_the_caller(running, tmp_path):
     assert [each["caller"] for each in records] == ["boss", "boss"]
     assert records[0]["details"]["changed"] == ["default.max_attempts"]
     assert records[1]["details"]["refused"][0].startswith("port: ")
+
+
+async def test_a_signal_is_ignored_until_the_process_serves(running):
+    await running.start()
+    before = asyncio.all_tasks()
+    running.reload.begin("SIGHUP")
+    assert asyncio.all_tasks() == before
+    await running.reload.start()
+    running.reload.begin("SIGHUP")
+    await eventually(lambda: running.reload.loaded.version == 2)
+    await running.reload.close()
+    before = asyncio.all_tasks()
+    running.reload.begin("SIGHUP")
+    assert asyncio.all_tasks() == before
+
+
+async def test_what_fails_after_a_broker_was_opened_closes_it_and_counts_as_refused(running, tmp_path):
+    class Failing(MemoryBinding):
+        lists_foreign = False
+
+        async def queues(self):
+            raise RuntimeError("it is a test")
+
+    await running.start()
+    running.app.gateway.bindings["failing"] = Failing("failing")
+    brokers = yaml.safe_load(running.path.read_text())["brokers"]
+    running.edit(brokers={**brokers, "leaking": {"url": f"sqlite:///{tmp_path}/leaking.db"}})
+    with pytest.raises(RuntimeError, match="it is a test"):
+        await running.reload.reload("a test")
+    assert (tmp_path / "leaking.db").exists(), "it was opened"
+    assert not [each for each in threading.enumerate() if each.name.startswith("sqlite-leaking") and each.is_alive()]
+    assert running.reload.loaded.counts == {"refused": 1}
+    assert running.reload.loaded.refusal.problems == [("config", "was not loaded: RuntimeError")]
+
+
+async def test_an_edit_during_the_start_is_seen_by_the_watch(running):
+    await running.start(reload={"watch": True})
+    origin = Origin(running.path, {})
+    settings = origin.load()
+    running.edit(default={"broker": "local", "max_attempts": 9})
+    watching = Reload(running.app.live, settings, origin)
+    await watching.start()
+    try:
+        await eventually(lambda: watching.loaded.version == 2)
+        assert watching.loaded.changed == ["default.max_attempts"]
+    finally:
+        await watching.close()

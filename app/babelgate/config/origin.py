@@ -11,13 +11,17 @@ from typing import Any
 from babelgate.config.settings import Settings, load
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Origin:
-    """The arguments of :func:`babelgate.config.settings.load`. Workers get it with their settings."""
+    """The arguments of :func:`babelgate.config.settings.load`. Workers get it with their settings.
+
+    ``loaded``: the digest of the file when it was last loaded, or was to be; None before.
+    """
 
     path: Path | None
     environ: Mapping[str, str] = field(repr=False)
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    loaded: bytes | None = field(default=None, init=False)
 
     def digest(self) -> bytes | None:
         """SHA-256 of the file as it is now, through links; None without a file, or while it cannot be read."""
@@ -28,4 +32,5 @@ class Origin:
 
     def load(self) -> Settings:
         """Read the configuration as it is now; blocks on the disk. Raises ConfigError."""
+        self.loaded = self.digest()
         return load(self.path, self.environ, dict(self.overrides))

@@ -249,7 +249,9 @@ class Gauges:
                         snapshot[metric.otel][labels] = float(value)
         snapshot[BROKER_UP.otel] = {(broker.name,): float(broker.up) for broker in self._brokers}
         snapshot[BROKER_WARNINGS.otel] = {
-            (name,): float(len(each)) for name, each in self._gateway.maintenance.warnings.items()
+            (name,): float(len(each))
+            for name, each in self._gateway.maintenance.warnings.items()
+            if name in self._gateway.bindings
         }
         snapshot[QUEUE_PAUSED.otel] = self._paused()
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}

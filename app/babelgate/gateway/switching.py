@@ -54,10 +54,14 @@ class Switched(Struct, frozen=True):
 async def opened(bindings: Iterable[Binding]) -> dict[str, BrokerError]:
     """Open new bindings; the errors of those that are down, by name, which are tried again as at a start.
 
-    Raises ConfigError if a broker refuses its configuration; then all are closed.
+    Raises ConfigError if a broker refuses its configuration. Then, and when it is cancelled, all are closed.
     """
     bindings = list(bindings)
-    results = await asyncio.gather(*(binding.open() for binding in bindings), return_exceptions=True)
+    try:
+        results = await asyncio.gather(*(binding.open() for binding in bindings), return_exceptions=True)
+    except asyncio.CancelledError:
+        await closed(bindings)
+        raise
     refused = [result for result in results if result is not None and not isinstance(result, BrokerError)]
     if refused:
         await closed(bindings)

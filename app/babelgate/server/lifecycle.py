@@ -37,6 +37,10 @@ class Drains(Protocol):
 SEVERAL_WORKERS = "several workers cannot load another configuration: restart the process to apply a change"
 
 
+STARTING = "the gateway is starting; send it again once it is ready"
+STOPPING = "the gateway is stopping"
+
+
 class Reloads(Protocol):
     """Loads the configuration again. See :class:`babelgate.server.reload.Reload`."""
 
@@ -44,7 +48,7 @@ class Reloads(Protocol):
         """Load it in the background; ``cause``: for the log."""
 
 
-def ignore_reload(reason: str = "the gateway is starting; send it again once it is ready") -> None:
+def ignore_reload(reason: str = STARTING) -> None:
     """Warn that SIGHUP, which makes a gateway load its configuration again, does nothing now."""
     log.warning("SIGHUP ignored", reason=reason)
 

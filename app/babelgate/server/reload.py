@@ -23,7 +23,16 @@ from babelgate.gateway.authorization import Caller
 from babelgate.gateway.loaded import NO_FILE, REFUSALS, LoadedConfiguration, Refusal, ReloadUnavailable, RestartNeeded
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
-from babelgate.gateway.switching import GatewayParts, Switched, opened, queues_in_use, switch, unlisted, warn_of_unused
+from babelgate.gateway.switching import (
+    GatewayParts,
+    Switched,
+    closed,
+    opened,
+    queues_in_use,
+    switch,
+    unlisted,
+    warn_of_unused,
+)
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.cors import CorsRules
 from babelgate.observe.logs import get_logger
@@ -36,7 +45,7 @@ from babelgate.server.auditing import audit_keys, fingerprint, loaded_at_start
 from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
 from babelgate.server.job_schemas import job_schemas
-from babelgate.server.lifecycle import SEVERAL_WORKERS
+from babelgate.server.lifecycle import SEVERAL_WORKERS, STARTING, STOPPING, ignore_reload
 from babelgate.server.live import LiveParts
 from babelgate.server.wiring import push_targets, router
 
@@ -74,6 +83,8 @@ class Reload:
         self._origin = origin
         self._digest_key = audit_keys(settings)[0]
         self._lock = asyncio.Lock()
+        self._ignores: str | None = STARTING
+        """Why nothing is loaded now, for the log; None while the process serves."""
         self._tasks: BackgroundTasks[object] = BackgroundTasks()
         self.loaded = live.gateway.overview.loaded = loaded_at_start(settings, live.clock)
         self.loaded.load = self.reload
@@ -84,26 +95,30 @@ class Reload:
             if self._origin is None or self._origin.path is None:
                 raise ConfigError(key="reload.watch", reason="needs a configuration file, by --config")
             self._tasks.start(self._watch(self._origin))
+        self._ignores = None
 
     async def close(self) -> None:
         """Stop; idempotent. A switch is not interrupted, because it is one step."""
+        self._ignores = STOPPING
         await self._tasks.cancel()
         if self._has_opened_port:
             await self._live.port.close()
 
     def begin(self, cause: str) -> None:
-        """Load the configuration in the background. A refusal is logged."""
+        """Load the configuration in the background. A refusal is logged. Before the start has ended, and once the stop
+        has begun, it is ignored."""
+        if self._ignores is not None:
+            return ignore_reload(self._ignores)
         self._tasks.start(self._attempt(cause))
 
     async def _watch(self, origin: Origin) -> None:
         """Load the file when its content has changed, and has stayed the same for one look: it may be written in
         parts."""
-        known = seen = await asyncio.to_thread(origin.digest)
+        seen: bytes | None = None
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             last, seen = seen, await asyncio.to_thread(origin.digest)
-            if seen is not None and seen == last and seen != known:
-                known = seen
+            if seen is not None and seen == last and seen != origin.loaded:
                 await self._attempt("file")
 
     async def _attempt(self, cause: str) -> None:
@@ -125,6 +140,11 @@ class Reload:
             except REFUSALS as error:
                 await self._refused(error, cause, caller)
                 raise
+            except Exception as error:
+                await self._refused(
+                    ConfigError(key="config", reason=f"was not loaded: {type(error).__name__}"), cause, caller
+                )
+                raise
             switched = self._switch(prepared)
             await self._applied(prepared, switched, cause, caller)
         return self.loaded
@@ -143,26 +163,31 @@ class Reload:
         check_moves(gateway.router, routes)
         auth, _ = make_auth(settings, live.clock)
         await self._open_port(routes)
-        down = await opened(binding for name, binding in bindings.items() if name not in known)
-        return Prepared(
-            settings=settings,
-            parts=GatewayParts(
-                bindings=bindings,
-                router=routes,
-                required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
-                urls={name: broker.masked_url for name, broker in settings.brokers.items()},
-                rate_limits=rate_limits(settings, gateway.router, bindings),
-                schemas=schemas,
-            ),
-            down=down,
-            callers=auth.callers,
-            cors=cors_rules(settings, gateway.router),
-            accepting=accepted_bodies(settings, gateway.router),
-            targets=push_targets(settings),
-            guard=settings.push.guard,
-            queues=await queues_in_use(gateway),
-            unlisted=await unlisted(gateway),
-        )
+        added = [binding for name, binding in bindings.items() if name not in known]
+        down = await opened(added)
+        try:
+            return Prepared(
+                settings=settings,
+                parts=GatewayParts(
+                    bindings=bindings,
+                    router=routes,
+                    required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
+                    urls={name: broker.masked_url for name, broker in settings.brokers.items()},
+                    rate_limits=rate_limits(settings, gateway.router, bindings),
+                    schemas=schemas,
+                ),
+                down=down,
+                callers=auth.callers,
+                cors=cors_rules(settings, gateway.router),
+                accepting=accepted_bodies(settings, gateway.router),
+                targets=push_targets(settings),
+                guard=settings.push.guard,
+                queues=await queues_in_use(gateway),
+                unlisted=await unlisted(gateway),
+            )
+        except BaseException:
+            await closed(added)
+            raise
 
     async def _open_port(self, routes: Router) -> None:
         """Open the port for peers with the first route to a broker whose messages only their receiver can settle."""
@@ -191,7 +216,10 @@ class Reload:
         )
         encrypting(new.settings, new.parts.bindings)
         warn_of_unused(live.gateway.router, new.parts.router, new.unlisted)
+        limits = live.gateway.rate_limits
         switched = switch(live.gateway, new.parts, new.queues, new.down)
+        if limits is not None and live.gateway.rate_limits is None:
+            self._tasks.start(limits.close())
         live.api.cors = live.shedder.cors = new.cors
         live.api.accepting = new.accepting
         if live.direct is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,8 +14,8 @@ from babelgate.gateway.depths import Depths
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.gauges import Gauges
 from babelgate.gateway.queue_list import QueueSelection
-from babelgate.gateway.routing import Policy, Router, Rule
-from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
+from babelgate.gateway.routing import Policy, Route, Router, Rule
+from babelgate.gateway.switching import GatewayParts, opened, queues_in_use, switch
 from babelgate.observe.metrics.catalogue import OPEN_PUSH_CIRCUITS
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.schemas.job_schemas import JobSchemas
@@ -50,8 +50,8 @@ async def load(gateway: Gateway, *rules: Rule) -> None:
 def test_the_same_configuration_leads_where_it_did(variant: Variant) -> None:
     binding = variant.binding()
 
-    def route(**policy: Any):
-        return Rule("q", binding, Policy(**policy), options=dict(variant.queue_options)).route("q")
+    def route(encrypt: bool = False) -> Route:
+        return Rule("q", binding, Policy(encrypt=encrypt), options=dict(variant.queue_options)).route("q")
 
     assert route().leads_where(route())
     assert route().native == route().native and hash(route().native) == hash(route().native)
@@ -109,6 +109,31 @@ async def test_a_queue_without_a_route_is_not_listed_and_breaks_nothing() -> Non
         assert series == {("stays", "one"): 1.0}
     finally:
         await gateway.close()
+
+
+async def test_brokers_whose_opening_is_cancelled_are_closed() -> None:
+    class Opening(MovingMemory):
+        hangs, is_open = False, False
+        begun = asyncio.Event()
+
+        async def open(self) -> None:
+            self.is_open = True
+            if self.hangs:
+                self.begun.set()
+                await asyncio.Event().wait()
+
+        async def close(self) -> None:
+            self.is_open = False
+
+    brokers = [Opening("quick", CAPABLE), Opening("slow", CAPABLE)]
+    brokers[1].hangs = True
+    opening = asyncio.create_task(opened(brokers))
+    await brokers[1].begun.wait()
+    assert [each.is_open for each in brokers] == [True, True]
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert [each.is_open for each in brokers] == [False, False]
 
 
 async def test_a_limit_of_the_depth_counts_the_broker_that_the_queue_has_now() -> None:
