@@ -1096,6 +1096,45 @@ type Concern struct {
 // ConcernKind What it is, for programs.
 type ConcernKind string
 
+// ConfigurationFault A key of the configuration that was refused.
+type ConfigurationFault struct {
+	// Key The key, dotted, as the file spells it.
+	Key string `json:"key"`
+
+	// Reason What is wrong with it, for people.
+	Reason               string                 `json:"reason"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// ConfigurationRefusal An attempt to load the configuration that was refused as a whole.
+type ConfigurationRefusal struct {
+	// At When it was refused, Unix milliseconds UTC.
+	At int64 `json:"at"`
+
+	// Cause What asked for it: `http`, `SIGHUP`, or `file` for a file that is watched.
+	Cause string `json:"cause"`
+
+	// Faults All that was found.
+	Faults               []ConfigurationFault   `json:"faults"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// ConfigurationReload The configuration that the process serves by now.
+type ConfigurationReload struct {
+	// Changed The keys, of at most two levels, that differ from the configuration before.
+	Changed []string `json:"changed"`
+
+	// Digest The same for all processes with the same configuration and token keys.
+	Digest string `json:"digest"`
+
+	// LoadedAt When it was loaded, Unix milliseconds UTC.
+	LoadedAt int64 `json:"loaded_at"`
+
+	// Version Counts the configurations of this process from 1, the start.
+	Version              int64                  `json:"version"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // DeadLetter `record` is the stored record. `record_base64` replaces it when the record is not a JSON object.
 type DeadLetter struct {
 	// Attempts Failed deliveries before it was dead-lettered.
@@ -1666,6 +1705,28 @@ type ListedQueue struct {
 
 // ListedQueueSource How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start, or knows that it is paused.
 type ListedQueueSource string
+
+// LoadedConfiguration The configuration of the process that answers.
+type LoadedConfiguration struct {
+	// Changed The keys, of at most two levels, that differ from the configuration before.
+	Changed []string `json:"changed"`
+
+	// Digest The same for all processes with the same configuration and token keys.
+	Digest string `json:"digest"`
+
+	// LoadedAt When it was loaded, Unix milliseconds UTC.
+	LoadedAt int64 `json:"loaded_at"`
+
+	// Refused The last attempt that was refused; `null`: a configuration was loaded after it, or there was none.
+	Refused *ConfigurationRefusal `json:"refused"`
+
+	// Settings The whole configuration, defaults included. Secrets, digests and passwords are masked.
+	Settings map[string]interface{} `json:"settings"`
+
+	// Version Counts the configurations of this process from 1, the start.
+	Version              int64                  `json:"version"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
 
 // MessageHistory A message, and what happened to it.
 type MessageHistory struct {
@@ -4763,6 +4824,286 @@ func (a Concern) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for ConfigurationFault. Returns the specified
+// element and whether it was found
+func (a ConfigurationFault) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ConfigurationFault
+func (a *ConfigurationFault) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ConfigurationFault to handle AdditionalProperties
+func (a *ConfigurationFault) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["key"]; found {
+		err = json.Unmarshal(raw, &a.Key)
+		if err != nil {
+			return fmt.Errorf("error reading 'key': %w", err)
+		}
+		delete(object, "key")
+	}
+
+	if raw, found := object["reason"]; found {
+		err = json.Unmarshal(raw, &a.Reason)
+		if err != nil {
+			return fmt.Errorf("error reading 'reason': %w", err)
+		}
+		delete(object, "reason")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ConfigurationFault to handle AdditionalProperties
+func (a ConfigurationFault) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["key"], err = json.Marshal(a.Key)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'key': %w", err)
+	}
+
+	object["reason"], err = json.Marshal(a.Reason)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'reason': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for ConfigurationRefusal. Returns the specified
+// element and whether it was found
+func (a ConfigurationRefusal) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ConfigurationRefusal
+func (a *ConfigurationRefusal) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ConfigurationRefusal to handle AdditionalProperties
+func (a *ConfigurationRefusal) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["at"]; found {
+		err = json.Unmarshal(raw, &a.At)
+		if err != nil {
+			return fmt.Errorf("error reading 'at': %w", err)
+		}
+		delete(object, "at")
+	}
+
+	if raw, found := object["cause"]; found {
+		err = json.Unmarshal(raw, &a.Cause)
+		if err != nil {
+			return fmt.Errorf("error reading 'cause': %w", err)
+		}
+		delete(object, "cause")
+	}
+
+	if raw, found := object["faults"]; found {
+		err = json.Unmarshal(raw, &a.Faults)
+		if err != nil {
+			return fmt.Errorf("error reading 'faults': %w", err)
+		}
+		delete(object, "faults")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ConfigurationRefusal to handle AdditionalProperties
+func (a ConfigurationRefusal) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["at"], err = json.Marshal(a.At)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'at': %w", err)
+	}
+
+	object["cause"], err = json.Marshal(a.Cause)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'cause': %w", err)
+	}
+
+	if a.Faults != nil {
+		object["faults"], err = json.Marshal(a.Faults)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'faults': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for ConfigurationReload. Returns the specified
+// element and whether it was found
+func (a ConfigurationReload) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ConfigurationReload
+func (a *ConfigurationReload) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ConfigurationReload to handle AdditionalProperties
+func (a *ConfigurationReload) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["changed"]; found {
+		err = json.Unmarshal(raw, &a.Changed)
+		if err != nil {
+			return fmt.Errorf("error reading 'changed': %w", err)
+		}
+		delete(object, "changed")
+	}
+
+	if raw, found := object["digest"]; found {
+		err = json.Unmarshal(raw, &a.Digest)
+		if err != nil {
+			return fmt.Errorf("error reading 'digest': %w", err)
+		}
+		delete(object, "digest")
+	}
+
+	if raw, found := object["loaded_at"]; found {
+		err = json.Unmarshal(raw, &a.LoadedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'loaded_at': %w", err)
+		}
+		delete(object, "loaded_at")
+	}
+
+	if raw, found := object["version"]; found {
+		err = json.Unmarshal(raw, &a.Version)
+		if err != nil {
+			return fmt.Errorf("error reading 'version': %w", err)
+		}
+		delete(object, "version")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ConfigurationReload to handle AdditionalProperties
+func (a ConfigurationReload) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Changed != nil {
+		object["changed"], err = json.Marshal(a.Changed)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'changed': %w", err)
+		}
+	}
+
+	object["digest"], err = json.Marshal(a.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'digest': %w", err)
+	}
+
+	object["loaded_at"], err = json.Marshal(a.LoadedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'loaded_at': %w", err)
+	}
+
+	object["version"], err = json.Marshal(a.Version)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'version': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for DeadLetter. Returns the specified
 // element and whether it was found
 func (a DeadLetter) Get(fieldName string) (value interface{}, found bool) {
@@ -6989,6 +7330,141 @@ func (a ListedQueue) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'stored_as': %w", err)
 		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for LoadedConfiguration. Returns the specified
+// element and whether it was found
+func (a LoadedConfiguration) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for LoadedConfiguration
+func (a *LoadedConfiguration) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for LoadedConfiguration to handle AdditionalProperties
+func (a *LoadedConfiguration) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["changed"]; found {
+		err = json.Unmarshal(raw, &a.Changed)
+		if err != nil {
+			return fmt.Errorf("error reading 'changed': %w", err)
+		}
+		delete(object, "changed")
+	}
+
+	if raw, found := object["digest"]; found {
+		err = json.Unmarshal(raw, &a.Digest)
+		if err != nil {
+			return fmt.Errorf("error reading 'digest': %w", err)
+		}
+		delete(object, "digest")
+	}
+
+	if raw, found := object["loaded_at"]; found {
+		err = json.Unmarshal(raw, &a.LoadedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'loaded_at': %w", err)
+		}
+		delete(object, "loaded_at")
+	}
+
+	if raw, found := object["refused"]; found {
+		err = json.Unmarshal(raw, &a.Refused)
+		if err != nil {
+			return fmt.Errorf("error reading 'refused': %w", err)
+		}
+		delete(object, "refused")
+	}
+
+	if raw, found := object["settings"]; found {
+		err = json.Unmarshal(raw, &a.Settings)
+		if err != nil {
+			return fmt.Errorf("error reading 'settings': %w", err)
+		}
+		delete(object, "settings")
+	}
+
+	if raw, found := object["version"]; found {
+		err = json.Unmarshal(raw, &a.Version)
+		if err != nil {
+			return fmt.Errorf("error reading 'version': %w", err)
+		}
+		delete(object, "version")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for LoadedConfiguration to handle AdditionalProperties
+func (a LoadedConfiguration) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Changed != nil {
+		object["changed"], err = json.Marshal(a.Changed)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'changed': %w", err)
+		}
+	}
+
+	object["digest"], err = json.Marshal(a.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'digest': %w", err)
+	}
+
+	object["loaded_at"], err = json.Marshal(a.LoadedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'loaded_at': %w", err)
+	}
+
+	object["refused"], err = json.Marshal(a.Refused)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'refused': %w", err)
+	}
+
+	if a.Settings != nil {
+		object["settings"], err = json.Marshal(a.Settings)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'settings': %w", err)
+		}
+	}
+
+	object["version"], err = json.Marshal(a.Version)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'version': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

@@ -204,7 +204,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -234,7 +234,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -264,7 +264,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -469,7 +469,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -499,7 +499,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -723,7 +723,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -753,7 +753,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -943,7 +943,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -973,7 +973,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -1158,7 +1158,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1188,7 +1188,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1218,7 +1218,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -1403,7 +1403,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1433,7 +1433,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1463,7 +1463,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -1648,7 +1648,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1678,7 +1678,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1708,7 +1708,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -1893,7 +1893,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -1923,7 +1923,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -1953,7 +1953,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -2138,7 +2138,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -2168,7 +2168,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2198,7 +2198,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -2406,7 +2406,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2436,7 +2436,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -2620,7 +2620,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -2650,7 +2650,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -2833,7 +2833,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -2979,7 +2979,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -3009,7 +3009,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3039,7 +3039,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -3221,7 +3221,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -3251,7 +3251,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3281,7 +3281,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -3474,7 +3474,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3504,7 +3504,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -3672,7 +3672,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3702,7 +3702,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -3877,7 +3877,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -3907,7 +3907,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -4144,7 +4144,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -4174,7 +4174,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -4345,7 +4345,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -4375,7 +4375,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -4551,7 +4551,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -4688,7 +4688,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -4822,7 +4822,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -5003,7 +5003,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5033,7 +5033,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -5217,7 +5217,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -5247,7 +5247,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5277,7 +5277,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -5482,7 +5482,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5512,7 +5512,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -5687,7 +5687,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -5717,7 +5717,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5747,7 +5747,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -5955,7 +5955,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -5985,7 +5985,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -6165,7 +6165,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -6195,7 +6195,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -6374,7 +6374,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -6404,7 +6404,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -6573,7 +6573,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -6603,7 +6603,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -6776,7 +6776,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -6806,7 +6806,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -7001,7 +7001,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -7031,7 +7031,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -7207,7 +7207,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -7237,7 +7237,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -7267,7 +7267,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -7435,7 +7435,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -7465,7 +7465,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -7645,7 +7645,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 422)
@@ -7655,7 +7655,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -7685,7 +7685,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -7855,7 +7855,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 422)
@@ -7865,7 +7865,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -7895,7 +7895,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -8085,7 +8085,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -8115,7 +8115,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -8304,7 +8304,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -8334,7 +8334,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -8525,7 +8525,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -8555,7 +8555,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 502)
@@ -8729,7 +8729,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -8874,7 +8874,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 413)
@@ -8914,7 +8914,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 503)
@@ -9099,7 +9099,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 503)
@@ -9261,7 +9261,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 503)
@@ -9405,7 +9405,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9555,7 +9555,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9692,7 +9692,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -9870,7 +9870,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 429)
@@ -9900,7 +9900,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -10074,7 +10074,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -10247,7 +10247,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -10360,7 +10360,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 503)
@@ -10483,7 +10483,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 503)
@@ -10616,7 +10616,330 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 503)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Audit unavailable \u00b7 Body unreadable \u00b7 Broker unavailable \u00b7 Idempotency key store full \u00b7 Issuer unavailable \u00b7 Not ready \u00b7 Owner unreachable \u00b7 State unavailable \u00b7 Stopping \u00b7 Storage full \u00b7 Storage read-only", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Show the configuration
+        /// </summary>
+        /// <remarks>
+        /// Return the configuration that the process that answers serves by: its file with all defaults, and with secrets,
+        /// <br/>digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another one failed.
+        /// <br/>
+        /// <br/>Requires the right `manage` on `*`.
+        /// </remarks>
+        /// <returns>The configuration of this process.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<LoadedConfiguration> GetConfigurationAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("config");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Method = new System.Net.Http.HttpMethod("GET");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<LoadedConfiguration>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        {
+                            var responseData_ = response_.Content == null ? null : await response_.Content.ReadAsStringAsync().ConfigureAwait(false);
+                            throw new ApiException("The HTTP status code of the response was not expected (" + status_ + ").", status_, responseData_, headers_, null);
+                        }
+                    }
+                    finally
+                    {
+                        if (disposeResponse_)
+                            response_.Dispose();
+                    }
+                }
+            }
+            finally
+            {
+                if (disposeClient_)
+                    client_.Dispose();
+            }
+        }
+
+        /// <param name="cancellationToken">A cancellation token that can be used by other objects or threads to receive notice of cancellation.</param>
+        /// <summary>
+        /// Load the configuration again
+        /// </summary>
+        /// <remarks>
+        /// Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives,
+        /// <br/>streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.
+        /// <br/>
+        /// <br/>Requires the right `manage` on `*`.
+        /// </remarks>
+        /// <returns>The configuration is served. `changed` names what differs.</returns>
+        /// <exception cref="ApiException">A server side error occurred.</exception>
+        public virtual async System.Threading.Tasks.Task<ConfigurationReload> ReloadConfigurationAsync(System.Threading.CancellationToken cancellationToken = default(System.Threading.CancellationToken))
+        {
+            var urlBuilder_ = new System.Text.StringBuilder();
+            urlBuilder_.Append("config:reload");
+
+            var client_ = _httpClient;
+            var disposeClient_ = false;
+            try
+            {
+                using (var request_ = new System.Net.Http.HttpRequestMessage())
+                {
+                    request_.Content = new System.Net.Http.StringContent(string.Empty, System.Text.Encoding.UTF8, "application/json");
+                    request_.Method = new System.Net.Http.HttpMethod("POST");
+                    request_.Headers.Accept.Add(System.Net.Http.Headers.MediaTypeWithQualityHeaderValue.Parse("application/json"));
+
+                    PrepareRequest(client_, request_, urlBuilder_);
+
+                    var url_ = urlBuilder_.ToString();
+                    request_.RequestUri = new System.Uri(url_, System.UriKind.RelativeOrAbsolute);
+
+                    PrepareRequest(client_, request_, url_);
+
+                    var response_ = await client_.SendAsync(request_, System.Net.Http.HttpCompletionOption.ResponseHeadersRead, cancellationToken).ConfigureAwait(false);
+                    var disposeResponse_ = true;
+                    try
+                    {
+                        var headers_ = System.Linq.Enumerable.ToDictionary(response_.Headers, h_ => h_.Key, h_ => h_.Value);
+                        if (response_.Content != null && response_.Content.Headers != null)
+                        {
+                            foreach (var item_ in response_.Content.Headers)
+                                headers_[item_.Key] = item_.Value;
+                        }
+
+                        ProcessResponse(client_, response_);
+
+                        var status_ = (int)response_.StatusCode;
+                        if (status_ == 200)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<ConfigurationReload>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            return objectResponse_.Object;
+                        }
+                        else
+                        if (status_ == 400)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid JSON \u00b7 Invalid ack token \u00b7 Invalid encoding \u00b7 Invalid idempotency key \u00b7 Invalid parameter \u00b7 Invalid request \u00b7 Malformed HTTP", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 401)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Invalid signature \u00b7 Invalid token \u00b7 Unauthenticated", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 403)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Forbidden", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 408)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request timed out", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 409)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("In progress \u00b7 Lease lost \u00b7 Name taken \u00b7 Purged a moment ago \u00b7 Push in the configuration \u00b7 Queue paused \u00b7 Redrive running \u00b7 Reload unavailable \u00b7 Restart needed \u00b7 Too many paused queues \u00b7 Too many pushes \u00b7 Too many tokens", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 413)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Body too large \u00b7 Compression ratio too high \u00b7 Too many lines", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 415)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Unsupported media type", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 422)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Another queue is required \u00b7 Idempotency key reused \u00b7 Idempotency keys not supported \u00b7 Invalid configuration \u00b7 Invalid envelope \u00b7 Invalid filter \u00b7 Not redrivable \u00b7 Not supported by the broker \u00b7 Search not complete \u00b7 Streams cannot be resumed \u00b7 Too many failed entries", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 431)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Request head too large", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                        }
+                        else
+                        if (status_ == 500)
+                        {
+                            var objectResponse_ = await ReadObjectResponseAsync<Problem>(response_, headers_, cancellationToken).ConfigureAwait(false);
+                            if (objectResponse_.Object == null)
+                            {
+                                throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
+                            }
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 503)
@@ -10759,7 +11082,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Internal error \u00b7 Invalid configuration", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Internal error", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         {
@@ -11546,6 +11869,129 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("detail")]
 
         public string Detail { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// A key of the configuration that was refused.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class ConfigurationFault
+    {
+        /// <summary>
+        /// The key, dotted, as the file spells it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("key")]
+
+        public string Key { get; set; } = default!;
+
+        /// <summary>
+        /// What is wrong with it, for people.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("reason")]
+
+        public string Reason { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// An attempt to load the configuration that was refused as a whole.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class ConfigurationRefusal
+    {
+        /// <summary>
+        /// When it was refused, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("at")]
+
+        public long At { get; set; } = default!;
+
+        /// <summary>
+        /// What asked for it: `http`, `SIGHUP`, or `file` for a file that is watched.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("cause")]
+
+        public string Cause { get; set; } = default!;
+
+        /// <summary>
+        /// All that was found.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("faults")]
+
+        public System.Collections.Generic.IReadOnlyList<ConfigurationFault> Faults { get; set; } = new System.Collections.Generic.List<ConfigurationFault>();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The configuration that the process serves by now.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class ConfigurationReload
+    {
+        /// <summary>
+        /// Counts the configurations of this process from 1, the start.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("version")]
+
+        public long Version { get; set; } = default!;
+
+        /// <summary>
+        /// The same for all processes with the same configuration and token keys.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("digest")]
+
+        public string Digest { get; set; } = default!;
+
+        /// <summary>
+        /// When it was loaded, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("loaded_at")]
+
+        public long LoadedAt { get; set; } = default!;
+
+        /// <summary>
+        /// The keys, of at most two levels, that differ from the configuration before.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("changed")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Changed { get; set; } = new System.Collections.Generic.List<string>();
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -12956,6 +13402,71 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("source")]
 
         public string Source { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The configuration of the process that answers.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class LoadedConfiguration
+    {
+        /// <summary>
+        /// Counts the configurations of this process from 1, the start.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("version")]
+
+        public long Version { get; set; } = default!;
+
+        /// <summary>
+        /// The same for all processes with the same configuration and token keys.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("digest")]
+
+        public string Digest { get; set; } = default!;
+
+        /// <summary>
+        /// When it was loaded, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("loaded_at")]
+
+        public long LoadedAt { get; set; } = default!;
+
+        /// <summary>
+        /// The keys, of at most two levels, that differ from the configuration before.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("changed")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Changed { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// The last attempt that was refused; `null`: a configuration was loaded after it, or there was none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("refused")]
+
+        public ConfigurationRefusal? Refused { get; set; } = default!;
+
+        /// <summary>
+        /// The whole configuration, defaults included. Secrets, digests and passwords are masked.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("settings")]
+
+        public object Settings { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 

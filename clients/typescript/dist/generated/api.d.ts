@@ -1236,6 +1236,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/config": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the configuration
+         * @description Return the configuration that the process that answers serves by: its file with all defaults, and with secrets,
+         *     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another one failed.
+         *
+         *     Requires the right `manage` on `*`.
+         */
+        get: operations["get_configuration"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/config:reload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Load the configuration again
+         * @description Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives,
+         *     streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.
+         *
+         *     Requires the right `manage` on `*`.
+         */
+        post: operations["reload_configuration"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/metrics": {
         parameters: {
             query?: never;
@@ -1655,6 +1701,78 @@ export interface components {
              * @description A sentence for people.
              */
             detail: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * ConfigurationFault
+         * @description A key of the configuration that was refused.
+         */
+        ConfigurationFault: {
+            /**
+             * Key
+             * @description The key, dotted, as the file spells it.
+             */
+            key: string;
+            /**
+             * Reason
+             * @description What is wrong with it, for people.
+             */
+            reason: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * ConfigurationRefusal
+         * @description An attempt to load the configuration that was refused as a whole.
+         */
+        ConfigurationRefusal: {
+            /**
+             * At
+             * Format: int64
+             * @description When it was refused, Unix milliseconds UTC.
+             */
+            at: number;
+            /**
+             * Cause
+             * @description What asked for it: `http`, `SIGHUP`, or `file` for a file that is watched.
+             */
+            cause: string;
+            /**
+             * Faults
+             * @description All that was found.
+             */
+            faults: components["schemas"]["ConfigurationFault"][];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * ConfigurationReload
+         * @description The configuration that the process serves by now.
+         */
+        ConfigurationReload: {
+            /**
+             * Version
+             * Format: int64
+             * @description Counts the configurations of this process from 1, the start.
+             */
+            version: number;
+            /**
+             * Digest
+             * @description The same for all processes with the same configuration and token keys.
+             */
+            digest: string;
+            /**
+             * Loaded At
+             * Format: int64
+             * @description When it was loaded, Unix milliseconds UTC.
+             */
+            loaded_at: number;
+            /**
+             * Changed
+             * @description The keys, of at most two levels, that differ from the configuration before.
+             */
+            changed: string[];
         } & {
             [key: string]: unknown;
         };
@@ -2495,6 +2613,45 @@ export interface components {
              * @enum {string}
              */
             source: "configured" | "broker" | "process";
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * LoadedConfiguration
+         * @description The configuration of the process that answers.
+         */
+        LoadedConfiguration: {
+            /**
+             * Version
+             * Format: int64
+             * @description Counts the configurations of this process from 1, the start.
+             */
+            version: number;
+            /**
+             * Digest
+             * @description The same for all processes with the same configuration and token keys.
+             */
+            digest: string;
+            /**
+             * Loaded At
+             * Format: int64
+             * @description When it was loaded, Unix milliseconds UTC.
+             */
+            loaded_at: number;
+            /**
+             * Changed
+             * @description The keys, of at most two levels, that differ from the configuration before.
+             */
+            changed: string[];
+            /** @description The last attempt that was refused; `null`: a configuration was loaded after it, or there was none. */
+            refused: components["schemas"]["ConfigurationRefusal"] | null;
+            /**
+             * Settings
+             * @description The whole configuration, defaults included. Secrets, digests and passwords are masked.
+             */
+            settings: {
+                [key: string]: unknown;
+            };
         } & {
             [key: string]: unknown;
         };
@@ -4883,7 +5040,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description In progress · Lease lost · Name taken · Purged a moment ago · Push in the configuration · Queue paused · Redrive running · Too many paused queues · Too many pushes · Too many tokens */
+        /** @description In progress · Lease lost · Name taken · Purged a moment ago · Push in the configuration · Queue paused · Redrive running · Reload unavailable · Restart needed · Too many paused queues · Too many pushes · Too many tokens */
         Problem409: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4918,7 +5075,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Another queue is required · Idempotency key reused · Idempotency keys not supported · Invalid envelope · Invalid filter · Not redrivable · Not supported by the broker · Search not complete · Streams cannot be resumed · Too many failed entries */
+        /** @description Another queue is required · Idempotency key reused · Idempotency keys not supported · Invalid configuration · Invalid envelope · Invalid filter · Not redrivable · Not supported by the broker · Search not complete · Streams cannot be resumed · Too many failed entries */
         Problem422: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -4963,7 +5120,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Internal error · Invalid configuration */
+        /** @description Internal error */
         Problem500: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -9584,6 +9741,124 @@ export interface operations {
             /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
             500: components["responses"]["Problem500"];
             /** @description The gateway is starting or stopping, or a required broker does not answer. Send it no traffic. */
+            503: components["responses"]["Problem503"];
+        };
+    };
+    get_configuration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The configuration of this process. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "version": 2,
+                     *       "digest": "5f0c3a9be2d14768",
+                     *       "loaded_at": 1790000000000,
+                     *       "changed": [
+                     *         "queues.emails"
+                     *       ],
+                     *       "refused": {
+                     *         "at": 1790000060000,
+                     *         "cause": "SIGHUP",
+                     *         "faults": [
+                     *           {
+                     *             "key": "port",
+                     *             "reason": "has changed and needs a restart; nothing of it is applied"
+                     *           }
+                     *         ]
+                     *       },
+                     *       "settings": {
+                     *         "brokers": {
+                     *           "local": {
+                     *             "url": "sqlite:///babelgate.db",
+                     *             "required": false
+                     *           }
+                     *         },
+                     *         "port": 8080,
+                     *         "workers": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LoadedConfiguration"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. */
+            403: components["responses"]["Problem403"];
+            /** @description The rest of the request did not arrive in time. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description The head of the request is larger than the gateway accepts. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+        };
+    };
+    reload_configuration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The configuration is served. `changed` names what differs. */
+            200: {
+                headers: {
+                    /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
+                    "X-Request-Id": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "version": 2,
+                     *       "digest": "5f0c3a9be2d14768",
+                     *       "loaded_at": 1790000000000,
+                     *       "changed": [
+                     *         "queues.emails"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ConfigurationReload"];
+                };
+            };
+            /** @description The request is malformed: its JSON, or a parameter that is unknown, repeated or out of bounds. Nothing was changed. The same request fails again. */
+            400: components["responses"]["Problem400"];
+            /** @description The request has no valid bearer token. For a token of an issuer, `WWW-Authenticate` says why. Nothing was changed. */
+            401: components["responses"]["Problem401"];
+            /** @description The token lacks the right that this operation requires, or a page of another site sent the request. Nothing was changed. */
+            403: components["responses"]["Problem403"];
+            /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
+            408: components["responses"]["Problem408"];
+            /** @description A key has changed that needs a restart, or this gateway cannot load another configuration: it has several workers, or was not started from a file. `errors` has each key. Nothing was changed. */
+            409: components["responses"]["Problem409"];
+            /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
+            413: components["responses"]["Problem413"];
+            /** @description The media type or the `Content-Encoding` of the body is not supported. Nothing was changed. */
+            415: components["responses"]["Problem415"];
+            /** @description The configuration is refused: `errors` has each key and its reason. Nothing was changed. */
+            422: components["responses"]["Problem422"];
+            /** @description The head of the request is larger than the gateway accepts. Nothing was changed. */
+            431: components["responses"]["Problem431"];
+            /** @description An unexpected error. The request may have had an effect. The log has details under the id in `X-Request-Id`. */
+            500: components["responses"]["Problem500"];
+            /** @description The gateway is stopping, the broker is unavailable or full, or the audit trail cannot be written. Nothing was changed. Repeat it after `Retry-After` seconds. */
             503: components["responses"]["Problem503"];
         };
     };

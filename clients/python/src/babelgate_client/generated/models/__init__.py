@@ -19,6 +19,9 @@ from .circuit_circuit import CircuitCircuit
 from .cloud_event import CloudEvent
 from .concern import Concern
 from .concern_kind import ConcernKind
+from .configuration_fault import ConfigurationFault
+from .configuration_refusal import ConfigurationRefusal
+from .configuration_reload import ConfigurationReload
 from .dead_letter import DeadLetter
 from .dead_letter_edit import DeadLetterEdit
 from .dead_letter_edit_body import DeadLetterEditBody
@@ -63,6 +66,8 @@ from .list_events_event_type_0 import ListEventsEventType0
 from .listed_queue import ListedQueue
 from .listed_queue_source import ListedQueueSource
 from .listed_queue_stored_as import ListedQueueStoredAs
+from .loaded_configuration import LoadedConfiguration
+from .loaded_configuration_settings import LoadedConfigurationSettings
 from .message_history import MessageHistory
 from .message_history_status import MessageHistoryStatus
 from .minute import Minute
@@ -183,6 +188,9 @@ __all__ = (
     "CloudEvent",
     "Concern",
     "ConcernKind",
+    "ConfigurationFault",
+    "ConfigurationRefusal",
+    "ConfigurationReload",
     "DeadLetter",
     "DeadLetterEdit",
     "DeadLetterEditBody",
@@ -227,6 +235,8 @@ __all__ = (
     "ListedQueueSource",
     "ListedQueueStoredAs",
     "ListEventsEventType0",
+    "LoadedConfiguration",
+    "LoadedConfigurationSettings",
     "MessageHistory",
     "MessageHistoryStatus",
     "Minute",

@@ -18,6 +18,8 @@ import io.babelgate.client.generated.ApiResponse;
 import io.babelgate.client.generated.Configuration;
 import io.babelgate.client.generated.Pair;
 
+import io.babelgate.client.generated.model.ConfigurationReload;
+import io.babelgate.client.generated.model.LoadedConfiguration;
 import io.babelgate.client.generated.model.Probe;
 import io.babelgate.client.generated.model.Problem;
 import io.babelgate.client.generated.model.ReplicaList;
@@ -162,6 +164,115 @@ public class OperationsApi {
       file.deleteOnExit(); // best effort cleanup
     }
     return file;
+  }
+
+  /**
+   * Show the configuration
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @return LoadedConfiguration
+   * @throws ApiException if fails to make API call
+   */
+  public LoadedConfiguration getConfiguration() throws ApiException {
+    return getConfiguration(null);
+  }
+
+  /**
+   * Show the configuration
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @param headers Optional headers to include in the request
+   * @return LoadedConfiguration
+   * @throws ApiException if fails to make API call
+   */
+  public LoadedConfiguration getConfiguration(Map<String, String> headers) throws ApiException {
+    ApiResponse<LoadedConfiguration> localVarResponse = getConfigurationWithHttpInfo(headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Show the configuration
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @return ApiResponse&lt;LoadedConfiguration&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<LoadedConfiguration> getConfigurationWithHttpInfo() throws ApiException {
+    return getConfigurationWithHttpInfo(null);
+  }
+
+  /**
+   * Show the configuration
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;LoadedConfiguration&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<LoadedConfiguration> getConfigurationWithHttpInfo(Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = getConfigurationRequestBuilder(headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("getConfiguration", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<LoadedConfiguration>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        LoadedConfiguration responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<LoadedConfiguration>() {});
+        
+
+        return new ApiResponse<LoadedConfiguration>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder getConfigurationRequestBuilder(Map<String, String> headers) throws ApiException {
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/config";
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
   }
 
   /**
@@ -602,6 +713,115 @@ public class OperationsApi {
     localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
 
     localVarRequestBuilder.method("GET", HttpRequest.BodyPublishers.noBody());
+    if (memberVarReadTimeout != null) {
+      localVarRequestBuilder.timeout(memberVarReadTimeout);
+    }
+    // Add custom headers if provided
+    localVarRequestBuilder = HttpRequestBuilderExtensions.withAdditionalHeaders(localVarRequestBuilder, headers);
+    if (memberVarInterceptor != null) {
+      memberVarInterceptor.accept(localVarRequestBuilder);
+    }
+    return localVarRequestBuilder;
+  }
+
+  /**
+   * Load the configuration again
+   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @return ConfigurationReload
+   * @throws ApiException if fails to make API call
+   */
+  public ConfigurationReload reloadConfiguration() throws ApiException {
+    return reloadConfiguration(null);
+  }
+
+  /**
+   * Load the configuration again
+   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @param headers Optional headers to include in the request
+   * @return ConfigurationReload
+   * @throws ApiException if fails to make API call
+   */
+  public ConfigurationReload reloadConfiguration(Map<String, String> headers) throws ApiException {
+    ApiResponse<ConfigurationReload> localVarResponse = reloadConfigurationWithHttpInfo(headers);
+    return localVarResponse.getData();
+  }
+
+  /**
+   * Load the configuration again
+   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @return ApiResponse&lt;ConfigurationReload&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<ConfigurationReload> reloadConfigurationWithHttpInfo() throws ApiException {
+    return reloadConfigurationWithHttpInfo(null);
+  }
+
+  /**
+   * Load the configuration again
+   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * @param headers Optional headers to include in the request
+   * @return ApiResponse&lt;ConfigurationReload&gt;
+   * @throws ApiException if fails to make API call
+   */
+  public ApiResponse<ConfigurationReload> reloadConfigurationWithHttpInfo(Map<String, String> headers) throws ApiException {
+    HttpRequest.Builder localVarRequestBuilder = reloadConfigurationRequestBuilder(headers);
+    try {
+      HttpResponse<InputStream> localVarResponse = memberVarHttpClient.send(
+          localVarRequestBuilder.build(),
+          HttpResponse.BodyHandlers.ofInputStream());
+      if (memberVarResponseInterceptor != null) {
+        memberVarResponseInterceptor.accept(localVarResponse);
+      }
+      InputStream localVarResponseBody = null;
+      try {
+        if (localVarResponse.statusCode()/ 100 != 2) {
+          throw getApiException("reloadConfiguration", localVarResponse);
+        }
+        localVarResponseBody = ApiClient.getResponseBody(localVarResponse);
+        if (localVarResponseBody == null) {
+          return new ApiResponse<ConfigurationReload>(
+              localVarResponse.statusCode(),
+              localVarResponse.headers().map(),
+              null
+          );
+        }
+
+        
+        
+        String responseBody = new String(localVarResponseBody.readAllBytes());
+        ConfigurationReload responseValue = responseBody.isBlank()? null: memberVarObjectMapper.readValue(responseBody, new TypeReference<ConfigurationReload>() {});
+        
+
+        return new ApiResponse<ConfigurationReload>(
+            localVarResponse.statusCode(),
+            localVarResponse.headers().map(),
+            responseValue
+        );
+      } finally {
+        if (localVarResponseBody != null) {
+          localVarResponseBody.close();
+        }
+      }
+    } catch (IOException e) {
+      throw new ApiException(e);
+    }
+    catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new ApiException(e);
+    }
+  }
+
+  private HttpRequest.Builder reloadConfigurationRequestBuilder(Map<String, String> headers) throws ApiException {
+
+    HttpRequest.Builder localVarRequestBuilder = HttpRequest.newBuilder();
+
+    String localVarPath = "/config:reload";
+
+    localVarRequestBuilder.uri(URI.create(memberVarBaseUri + localVarPath));
+
+    localVarRequestBuilder.header("Accept", "application/json, application/problem+json");
+
+    localVarRequestBuilder.method("POST", HttpRequest.BodyPublishers.noBody());
     if (memberVarReadTimeout != null) {
       localVarRequestBuilder.timeout(memberVarReadTimeout);
     }
