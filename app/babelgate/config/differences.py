@@ -14,7 +14,7 @@ from babelgate.config.settings import Settings
 _Path = tuple[str, ...]
 
 
-class Difference(Struct, frozen=True):
+class ChangedKey(Struct, frozen=True):
     """A value that differs. ``old`` and ``new``: as JSON values, masked; None where there is none. ``restart``: a
     running gateway cannot apply it."""
 
@@ -24,12 +24,12 @@ class Difference(Struct, frozen=True):
     restart: bool
 
 
-def between(old: Settings, new: Settings) -> list[Difference]:
+def between(old: Settings, new: Settings) -> list[ChangedKey]:
     """What differs, secrets included."""
     return _differences(old.model_dump(mode="python"), new.model_dump(mode="python"), shown(old), shown(new))
 
 
-def between_shown(running: Mapping[str, Any], new: Settings) -> list[Difference]:
+def between_shown(running: Mapping[str, Any], new: Settings) -> list[ChangedKey]:
     """What differs from the configuration that a gateway shows: all but secrets."""
     # What a gateway shows has been through JSON.
     other = json.loads(json.dumps(shown(new)))
@@ -38,10 +38,10 @@ def between_shown(running: Mapping[str, Any], new: Settings) -> list[Difference]
 
 def _differences(
     old: Mapping[str, Any], new: Mapping[str, Any], old_shown: Mapping[str, Any], new_shown: Mapping[str, Any]
-) -> list[Difference]:
+) -> list[ChangedKey]:
     kept = old["brokers"].keys() & new["brokers"].keys()
     return [
-        Difference(".".join(path), _at(old_shown, path), _at(new_shown, path), _needs_restart(path, kept))
+        ChangedKey(".".join(path), _at(old_shown, path), _at(new_shown, path), _needs_restart(path, kept))
         for path in _paths(old, new)
     ]
 
