@@ -27,7 +27,7 @@ CASES: dict[str, Any] = {
     "a text with spaces that is no scope": ({"groups": "a team"}, {}),
     "a nested claim": (
         {"realm_access": {"roles": ["admin"]}},
-        {queue: {SEND, LISTEN, MANAGE} for queue in (ORDERS, REPORTS, OTHER)},
+        {queue: set(Right) for queue in (ORDERS, REPORTS, OTHER)},
     ),
     "the name of a nested claim": ({"realm_access.roles": ["admin"]}, {}),
     "a scope": ({"scope": "openid mq.read email"}, {REPORTS: {LISTEN}}),
