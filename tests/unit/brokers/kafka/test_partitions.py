@@ -180,17 +180,6 @@ def test_a_purge_was_of_the_log_that_was_lost() -> None:
     assert acked(partition, *range(7)) == (7, "")
 
 
-def test_a_log_that_begins_again_behind_the_last_commit_of_this_member() -> None:
-    partition = filled(0, 1)
-    partition.reached(9)
-    assert leased(partition) == [0, 1]
-    acked(partition, 0, 1)
-    partition.reached(12)
-    assert partition.arrive(10, "new")
-    assert leased(partition) == [10]
-    assert acked(partition, 10) == (11, "")
-
-
 def test_only_a_log_that_was_cut_has_records_before_what_is_held() -> None:
     partition = filled(100, 101, base=100)
     assert not partition.was_cut(101)
