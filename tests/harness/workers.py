@@ -35,7 +35,11 @@ _ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("worker.py")
 _END_SECONDS = 10
 """How long a worker may take to end, as in xdist."""
-ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
+ONE_THREAD = {
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "OPENBLAS_NUM_THREADS": "1",
+    "_RJEM_MALLOC_CONF": "background_thread:false",
+}
 """What keeps libraries from starting threads when they are imported: a fork has none of them."""
 
 

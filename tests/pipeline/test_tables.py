@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import duckdb
-import polars
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
@@ -81,6 +80,9 @@ def check(run, names=("journal", *MEASURED)):
 
 def check_filters(dataset, name):
     """A filter finds each value, and nulls, by the statistics in the log."""
+    # It starts threads, which forks of the process that collects the tests have not.
+    import polars
+
     rows = dataset.to_table().to_pylist()
     scanned = polars.scan_pyarrow_dataset(dataset)
     assert scanned.select(polars.len()).collect().item() == len(rows)
