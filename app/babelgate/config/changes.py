@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,10 @@ from pydantic import SecretStr
 
 from babelgate.config.sections import AuthSettings, BrokerSettings
 from babelgate.config.settings import Settings
-from babelgate.masking import MASK, mask_text
+from babelgate.masking import MASK, mask_text, mask_url
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_NAMELESS = re.compile(r"(?<=[?&])(?:=[^&#]*|[^=&#]+(?=[&#]|$))")
 
 RELOADED = frozenset(
     {"brokers", "queues", "default", "auth", "body_keys", "rate_limits", "schemas", "cors", "push", "log_level"}
@@ -76,7 +80,13 @@ def _plain(value: object, name: str = "") -> Any:
         return MASK
     if value is None or isinstance(value, bool | int | float):
         return value
-    return MASK if name in _HASHES else mask_text(str(value))
+    return MASK if name in _HASHES else _masked(str(value))
+
+
+def _masked(text: str) -> str:
+    """``text`` as one URL if it begins as one, whatever characters it has; a part of a query without a name is a value
+    as a whole. Otherwise with every URL in it masked."""
+    return _NAMELESS.sub(MASK, mask_url(text)) if _URL.match(text) else mask_text(text)
 
 
 def changed_keys(before: Settings, after: Settings) -> list[str]:

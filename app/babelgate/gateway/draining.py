@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -21,7 +22,7 @@ from babelgate.brokers.errors import for_each
 from babelgate.brokers.parking import total
 from babelgate.envelope import Limits, Poison
 from babelgate.errors import BabelgateError
-from babelgate.gateway.outages import is_silence
+from babelgate.gateway.outages import Outages, is_silence
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
@@ -35,10 +36,10 @@ from babelgate.runtime.backoff import Backoff
 LOOK_SECONDS = 1.0
 """How often a former queue that had messages is looked at."""
 MOST_LOOK_SECONDS = 60.0
-"""How often one is looked at that stays empty: the pauses double. Publishes in flight, leases that end and other
-replicas may still bring messages."""
+"""How often one is looked at that stays empty, or whose look fails: the pauses double. Publishes in flight, leases that
+end and other replicas may still bring messages."""
 LEASED_LOOK_SECONDS = 3.0
-"""How often one is looked at whose messages cannot be moved now: consumers have them, or the new broker is down."""
+"""How often one is looked at whose messages cannot be moved now: consumers have them, or a broker is down."""
 REFUSED_SECONDS = 60.0
 """How long the lease of a message that the new broker has refused is kept, so that the next looks find others."""
 _AT_ONCE = 100
@@ -63,7 +64,8 @@ class QueueDrains:
         self._pauses = pauses
         self._limits = limits
         self._clock = clock
-        self._places = asyncio.Semaphore(_QUEUES_AT_ONCE)
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_QUEUES_AT_ONCE))
+        """Of each former broker: one that does not answer holds up no others."""
         self._stopping = asyncio.Event()
         self._moving: set[Key] = set()
         """Whose messages are in the middle of a move."""
@@ -73,14 +75,14 @@ class QueueDrains:
         self._awake: dict[Key, asyncio.Event] = {}
         """Ends the pause of a drain."""
 
-    def start(self, former: Route, route_of: Callable[[str], Route]) -> None:
+    def start(self, former: Route, route_of: Callable[[str], Route], outages: Outages) -> None:
         """Empty the queue of ``former``; ``route_of`` finds where it lives now. Needs a running event loop."""
         key = former.queue, former.broker
         if key in self._tasks:
             self._awake[key].set()
         elif not self._stopping.is_set():
             self._awake[key] = asyncio.Event()
-            self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, route_of))
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, route_of, outages))
 
     async def close(self) -> None:
         """Stop after the messages that are being moved, at most 10 s; idempotent."""
@@ -97,15 +99,16 @@ class QueueDrains:
         await self._resting.wait(_CLOSE_SECONDS)
         await self._resting.cancel()
 
-    async def _run(self, key: Key, former: Route, route_of: Callable[[str], Route]) -> None:
+    async def _run(self, key: Key, former: Route, route_of: Callable[[str], Route], outages: Outages) -> None:
         """Look for as long as the process runs: a queue that has gone back to ``former`` costs no call."""
         backoff, awake = Backoff(LOOK_SECONDS, MOST_LOOK_SECONDS), self._awake[key]
         moved = 0
         while not self._stopping.is_set():
-            count, is_empty = 0, False
+            count, is_empty, has_failed = 0, False, True
             try:
-                async with self._places:
-                    count, is_empty = await self._drain(key, former, route_of)
+                async with self._turns[former.broker]:
+                    count, is_empty = await self._drain(key, former, route_of, outages)
+                has_failed = False
             except BabelgateError as error:
                 _throttled.warning("queue not drained", queue=former.queue, broker=former.broker, error=error)
             except Exception:
@@ -116,21 +119,29 @@ class QueueDrains:
             elif moved and is_empty:
                 log.info("queue drained", queue=former.queue, broker=former.broker, messages=moved)
                 moved = 0
-            pause = min(backoff.failed(), MOST_LOOK_SECONDS if is_empty else LEASED_LOOK_SECONDS)
+            pause = min(backoff.failed(), MOST_LOOK_SECONDS if is_empty or has_failed else LEASED_LOOK_SECONDS)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(awake.wait(), pause)
             if awake.is_set() and not self._stopping.is_set():
                 awake.clear()
                 backoff.succeeded()
 
-    async def _drain(self, key: Key, former: Route, route_of: Callable[[str], Route]) -> tuple[int, bool]:
+    async def _drain(
+        self, key: Key, former: Route, route_of: Callable[[str], Route], outages: Outages
+    ) -> tuple[int, bool]:
         """Move messages for LOOK_SECONDS at most; the number moved, and whether none was found, leased ones included
         as far as the broker counts them. Raises what the brokers raise."""
         if former.queue in self._pauses.refusing:
             return 0, False
         if self._elsewhere(former, route_of) is None:
             return 0, True
-        stats = await former.stats()
+        if outages.circuits[former.broker].is_open:
+            return 0, False
+        try:
+            stats = await former.stats()
+        except BabelgateError as error:
+            outages.call_ended(former.broker, error)
+            raise
         is_empty = not total(stats)
         # Where the depth is not known, a reserve is the look.
         if is_empty and stats.depth is not None:

@@ -83,10 +83,12 @@ class Mover:
         self._runtimes = runtimes
         self._pauses = pauses
         self._clock = clock
+        self._places: dict[str, Binding] = {}
+        """On which some route parks, or did before a reload: leases that were handed out then may still park there."""
         self._listed: dict[str, Sequence[Key]] = {}
         self._list_at: dict[str, float] = {}
-        """When to list the queues of a broker again. One on which no route parks is listed once: it may have messages
-        from before a change of the configuration."""
+        """When to list the queues of a broker again. One that is no place is listed once: it may have messages from
+        before a restart."""
         self._queues: dict[Key, _Queue] = {}
         self._turns: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(_QUEUES_AT_ONCE)
@@ -102,17 +104,18 @@ class Mover:
 
     def _read_routes(self) -> None:
         router = self._router
-        self._places = router.parking_places()
+        self._places |= {binding.name: binding for binding in router.parking_places()}
         routes = map(router.route, router.configured()) if self._places else ()
         self._configured = [
             (route.parking.binding.name, route.broker, route.queue) for route in routes if route.parking is not None
         ]
         self._list_at = {name: 0.0 for name, binding in self._bindings.items() if cannot_park(binding) is None}
 
-    def configure(self) -> None:
-        """Move by the routes and brokers that there are now, after a reload of the configuration."""
+    def configure(self, bindings: Mapping[str, Binding]) -> None:
+        """Move by the routes that there are now, after a reload of the configuration. ``bindings``: of all brokers that
+        are open. What is parked for one that was removed, or on one, goes where its queue is routed now."""
+        self._bindings = bindings
         self._read_routes()
-        self._listed = {name: keys for name, keys in self._listed.items() if name in self._bindings}
         if self._task is None or self._task.done():
             self._task = None
             self.start()
@@ -206,7 +209,7 @@ class Mover:
             log.exception("parking queues not listed", broker=name)
             return 0
         self._listed[name] = [(name, *found) for found in map(parked_queue, natives) if found is not None]
-        self._list_at[name] = now + LIST_SECONDS if binding in self._places else float("inf")
+        self._list_at[name] = now + LIST_SECONDS if name in self._places else float("inf")
         return len(self._listed[name])
 
     async def _move_from(self, key: Key, queue: _Queue) -> int:
@@ -259,7 +262,7 @@ class Mover:
 
     def _runtime(self, broker: str, queue: str) -> QueueRuntime | None:
         """The runtime of ``queue``, whose messages were parked when it was on ``broker``. None without a route, and
-        where no ``broker`` is configured: the messages are those of other gateways."""
+        where no ``broker`` is open: the messages are those of other gateways."""
         if broker not in self._bindings:
             return None
         try:

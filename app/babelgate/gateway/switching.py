@@ -137,7 +137,7 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     gateway.admission.share_among(len(gateway.bindings))
     gateway.overview.configure(parts.required, parts.urls)
     gateway.queue_list.configure()
-    gateway.mover.configure()
+    gateway.mover.configure({**open_still, **gateway.bindings})
     gateway.schema_checks.schemas = parts.schemas
     _limit(gateway, parts.rate_limits)
     gateway.accesses.clear()
@@ -210,7 +210,7 @@ def _move(gateway: Gateway, former: Route) -> None:
         before = runtimes.move(route, former)
         if before is not None and before.waiters:
             before.receiver.hand_over(runtimes.of(route).receiver, route.capabilities.max_lease_seconds)
-    gateway.former.drains.start(former, gateway.router.route)
+    gateway.former.drains.start(former, gateway.router.route, gateway.outages)
 
 
 def _limit(gateway: Gateway, limits: RateLimits | None) -> None:

@@ -51,6 +51,14 @@ def test_no_secret_is_shown(settings: Any) -> None:
     assert json.loads(text)["default"]["lease_seconds"] == 60, "defaults are shown"
 
 
+@pytest.mark.parametrize("query", ["sig=ab'PLANTED\"PLANTED", "sig=ab<PLANTED>", "PLANTED", "=PLANTED"])
+def test_no_part_of_the_query_of_a_url_is_shown(settings: Any, query: str) -> None:
+    push = {**PUSH, "url": f"https://example.com/in?{query}"}
+    url = shown(settings(queues={"hooks": {"broker": "two", "push": push}}))["queues"]["hooks"]["push"]["url"]
+    assert url.startswith("https://example.com/in?")
+    assert "PLANTED" not in url
+
+
 @pytest.mark.parametrize(
     ("changes", "keys"),
     [

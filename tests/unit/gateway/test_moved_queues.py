@@ -189,6 +189,39 @@ async def test_messages_that_the_new_broker_refuses_do_not_stop_the_others(site:
     assert {each.body for each in site.one.ready("q")} == refused, "the end of the process gives them back"
 
 
+async def test_a_former_broker_that_does_not_answer_holds_up_no_other(site: Site) -> None:
+    other = Memory("three")
+    hung = [f"h{number}" for number in range(20)]
+    brokers = [site.one, site.two, other]
+    site.one.gates["stats"] = asyncio.Event()
+    await site.load(*(Rule(name, site.one) for name in hung), Rule("q", other), brokers=brokers)
+    await site.publish()
+    left = [Rule(name, site.two) for name in hung]
+    await site.load(*left, Rule("q", other), brokers=brokers)
+    await eventually(lambda: len(site.one.calls["stats"]) == 8)
+    await site.load(*left, Rule("q", site.two), brokers=brokers)
+    await eventually(lambda: site.two.ready("q"))
+    assert len(site.one.calls["stats"]) == 8
+
+
+async def test_a_former_broker_is_not_asked_while_its_circuit_is_open(site: Site) -> None:
+    other = Memory("three")
+    brokers = [site.one, site.two, other]
+    site.gateway.outages.circuits["one"].is_open = True
+    await site.load(Rule("a", site.one), Rule("q", other), brokers=brokers)
+    await site.publish()
+    await site.load(Rule("a", site.two), Rule("q", site.two), brokers=[site.two])
+    await eventually(lambda: site.two.ready("q"))
+    assert site.one.calls["stats"] == []
+
+
+async def test_a_look_that_fails_opens_the_circuit_of_the_former_broker(site: Site) -> None:
+    for verb in ("stats", "ping"):
+        site.one.fail_after(verb, 0)
+    await site.move(site.two, only=True)
+    await eventually(lambda: site.gateway.outages.circuits["one"].is_open)
+
+
 async def test_a_broker_whose_unused_queues_are_unknown_is_named(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     brokers = await unlisted(site.gateway)
     assert brokers == ["one"], "it lists no queues"
