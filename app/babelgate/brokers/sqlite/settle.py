@@ -30,9 +30,11 @@ def parse(handle: str) -> Key:
     """The key in ``handle``; for a malformed handle a key that belongs to no lease."""
     id, _, nonce = handle.partition(".")
     try:
-        return int(id, 16), int(nonce, 16)
+        key = int(id, 16), int(nonce, 16)
     except ValueError:
         return -1, -1
+    # SQLite has no larger integers.
+    return key if max(map(abs, key)) < 1 << 63 else (-1, -1)
 
 
 def array(ids: Iterable[int]) -> str:
