@@ -358,6 +358,9 @@ async def test_prometheus_tells_what_goes_wrong_and_counts_right(scene: Scene) -
     assert watcher.broken_rules() == {}
 
     for query in queries():
+        if "babelgate_tls_" in query.expression:
+            # The gateways of this scene serve without TLS.
+            continue
         seen = watcher.series(query.filled("10s"), scene.begun, time.time())
         assert seen, f"the panel {query.panel} shows nothing for {query.expression}"
     for variable in dashboard()["templating"]["list"][1:]:

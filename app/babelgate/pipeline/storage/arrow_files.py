@@ -61,7 +61,7 @@ class ArrowFiles:
         try:
             with self._system.open_input_stream(self.path(url)) as stream:
                 return bytes(stream.read())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, url: str, content: bytes) -> None:
