@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.harness import console
+from tests.harness.browser import browser as started
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with console.browser() as opened:
+    with started() as opened:
         yield opened
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.harness import console
-from tests.harness.console import PATIENCE_MS
+from tests.harness.browser import PATIENCE_MS
 from tests.harness.letters import bury, dead
 
 QUEUE = "orders.paid"

@@ -10,6 +10,7 @@ import pytest
 from babelgate.clock import now_ms
 from tests.brokers import registry
 from tests.harness import console
+from tests.harness.browser import PATIENCE_MS
 
 pytestmark = pytest.mark.browser
 
@@ -59,7 +60,7 @@ def peeks(server, queue):
 
 def until(server, queue, **counts):
     """Wait until the broker reports these counts, which it may do late."""
-    deadline = now_ms() + console.PATIENCE_MS
+    deadline = now_ms() + PATIENCE_MS
     while not counts.items() <= (found := stats(server, queue)).items():
         assert now_ms() < deadline, found
 

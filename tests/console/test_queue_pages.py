@@ -17,6 +17,7 @@ from babelgate.clock import now_ms
 from tests.architecture.sources import ROOT
 from tests.console.test_queue import JOB, MARKUP, publish, receive
 from tests.harness import console
+from tests.harness.browser import PATIENCE_MS
 from tests.harness.console import WIDTHS, tokens
 
 pytestmark = pytest.mark.browser
@@ -231,7 +232,7 @@ def test_jobs_of_the_journal_are_templates(tmp_path, open_tab):
         with server.client() as client:
             client.post("queues/orders:purge")
         tab = open_tab(server)
-        deadline = now_ms() + console.PATIENCE_MS
+        deadline = now_ms() + PATIENCE_MS
         while tab.go("queues/orders/publish").page.get_by_role("link", name=MARKUP).count() == 0:
             assert now_ms() < deadline
         tab.follow(tab.page.get_by_role("link", name=MARKUP))

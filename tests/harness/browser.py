@@ -20,10 +20,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from playwright.sync_api import Browser, expect, sync_playwright
+
 from tests.harness.ci import missing
 
 PAGE_SECONDS = 240
 """How long a page may take. A busy machine needs a minute to start a browser."""
+PATIENCE_MS = 60_000
+"""How long a browser on a busy machine may take for one step."""
+expect.set_options(timeout=PATIENCE_MS)
+_CONTAINED = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
+"""Neither a sandbox nor shared memory can be counted on in a container; the pages are ours."""
 _MEASURE = """
 <script>
 addEventListener("load", () => {
@@ -71,6 +78,19 @@ def chromium() -> str:
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
     return found or missing("Chromium", "install chromium-headless-shell or chromium")
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser without a window. Playwright keeps an event loop in this thread: no asynchronous test runs beside it,
+    so a module has only one kind of tests."""
+    with sync_playwright() as playwright:
+        launch = playwright.chromium.launch
+        opened = launch(executable_path=chromium(), args=_CONTAINED, timeout=PAGE_SECONDS * 1_000)
+        try:
+            yield opened
+        finally:
+            opened.close()
 
 
 def measure(page: bytes, width: int, *, dark: bool = False) -> dict[str, Any]:
@@ -219,10 +239,7 @@ def _command(profile: str, width: int, *arguments: str, height: int = 4000) -> l
     return [
         chromium(),
         "--headless",
-        # Neither a sandbox nor shared memory can be counted on in a container; the page is ours.
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        "--disable-gpu",
+        *_CONTAINED,
         "--hide-scrollbars",
         "--no-first-run",
         f"--user-data-dir={profile}",

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect
 
 from babelgate.brokers.binding import Binding
 from babelgate.clock import Clock, now_ms
@@ -29,14 +29,11 @@ from babelgate.http.body import RequestLimits
 from babelgate.server.application import App
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.server import uvicorn_config
-from tests.harness.browser import chromium
+from tests.harness.browser import PATIENCE_MS
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
 from tests.harness.world import KEYS, ORDINARY
 
-PATIENCE_MS = 60_000
-"""How long a browser on a busy machine may take for one step."""
-expect.set_options(timeout=PATIENCE_MS)
 RIGHTS = ("send", "listen", "manage")
 WIDTHS = {"wide": 1280, "narrow": 360}
 _REPORT = """
@@ -201,20 +198,6 @@ class Tab:
     def _opened(self, dialog: Any) -> None:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
-
-
-@contextmanager
-def browser() -> Iterator[Browser]:
-    """A browser without a window. Playwright keeps an event loop in this thread: no asynchronous test runs beside it,
-    so a module has only one kind of tests."""
-    with sync_playwright() as playwright:
-        # Neither a sandbox nor shared memory can be counted on in a container; the pages are ours.
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        opened = playwright.chromium.launch(executable_path=chromium(), args=arguments, timeout=PATIENCE_MS * 2)
-        try:
-            yield opened
-        finally:
-            opened.close()
 
 
 OpenTab = Callable[..., Tab]

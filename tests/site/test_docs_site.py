@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
-from tests.harness.browser import PAGE_SECONDS, chromium
+from tests.harness.browser import browser
 from tools import docs_site
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=60_000)
 _LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=\"?([^\" >]+)")
 _READ = ("index.html", "docs/getting-started.html", "docs/api.html")
 
@@ -29,12 +28,8 @@ def site() -> Path:
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # As in tests/harness/console.py; the pages are ours.
-        arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        started = playwright.chromium.launch(executable_path=chromium(), args=arguments, timeout=PAGE_SECONDS * 1_000)
+    with browser() as started:
         yield started
-        started.close()
 
 
 def _pages_of(entry: Any) -> Iterator[str]:

@@ -155,9 +155,9 @@ class Overview:
 
     def routes_to(self, broker: str) -> list[Route]:
         """The routes to ``broker`` of the queues that are configured by name or have a runtime in this process."""
-        routes = {name: self._router.route(name) for name in self._router.configured()}
-        routes |= {runtime.route.queue: runtime.route for runtime in self._runtimes}
-        return [route for route in routes.values() if route.broker == broker]
+        # A runtime may be that of a route that the queue had before a reload.
+        names = dict.fromkeys((*self._router.configured(), *(runtime.route.queue for runtime in self._runtimes)))
+        return [route for route in routes_of(self._router, names) if route.broker == broker]
 
     async def retaining_routes(self) -> AsyncIterator[Route]:
         """If any route has a retention, the routes of the queues that are configured by name, used by this process, or

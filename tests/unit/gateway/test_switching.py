@@ -154,3 +154,16 @@ async def test_a_limit_of_the_depth_counts_the_broker_that_the_queue_has_now() -
             assert depths.of(Rule("q", broker).route("q")) is depth
     finally:
         await depths.close()
+
+
+async def test_a_moved_queue_is_a_route_to_its_new_broker_alone() -> None:
+    first, second = MovingMemory("one", CAPABLE), MovingMemory("two", CAPABLE)
+    gateway = gateway_of(Rule("q*", first))
+    await gateway.start()
+    try:
+        gateway.queue_runtimes.of(gateway.router.route("q1"))
+        await load(gateway, Rule("q*", second), Rule("elsewhere", first))
+        assert [route.queue for route in gateway.overview.routes_to("one")] == ["elsewhere"]
+        assert [route.queue for route in gateway.overview.routes_to("two")] == ["q1"]
+    finally:
+        await gateway.close()
