@@ -146,7 +146,7 @@ async def test_a_signal_is_ignored_until_the_process_serves(running):
     assert asyncio.all_tasks() == before
 
 
-async def test_what_fails_after_a_broker_was_opened_closes_it_and_counts_as_refused(running, tmp_path):
+async def test_what_fails_while_it_is_prepared_counts_as_refused_and_opens_no_broker(running, tmp_path):
     class Failing(MemoryBinding):
         lists_foreign = False
 
@@ -159,7 +159,7 @@ async def test_what_fails_after_a_broker_was_opened_closes_it_and_counts_as_refu
     running.edit(brokers={**brokers, "leaking": {"url": f"sqlite:///{tmp_path}/leaking.db"}})
     with pytest.raises(RuntimeError, match="it is a test"):
         await running.reload.reload("a test")
-    assert (tmp_path / "leaking.db").exists(), "it was opened"
+    assert not (tmp_path / "leaking.db").exists()
     assert not [each for each in threading.enumerate() if each.name.startswith("sqlite-leaking") and each.is_alive()]
     assert running.reload.loaded.counts == {"refused": 1}
     assert running.reload.loaded.refusal.problems == [("config", "was not loaded: RuntimeError")]

@@ -2,63 +2,92 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from pydantic import SecretStr
 
-from babelgate.config.sections import AuthSettings, BrokerSettings
 from babelgate.config.settings import Settings
-from babelgate.masking import MASK, mask_text, mask_url
+from babelgate.masking import MASK, mask_value
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_NAMELESS = re.compile(r"(?<=[?&])(?:=[^&#]*|[^=&#]+(?=[&#]|$))")
+Path = tuple[str | int, ...]
+"""Where a value is: names of keys, and indices of lists."""
 
-RELOADED = frozenset(
-    {"brokers", "queues", "default", "auth", "body_keys", "rate_limits", "schemas", "cors", "push", "log_level"}
-)
-"""The sections that a reload applies. Any other change needs a restart, and so do those of :func:`needs_restart`."""
+_IS_APPLIED: Mapping[tuple[str, ...], bool] = {
+    ("brokers",): True,
+    # Ack tokens name the broker: under another URL its name would lead to other messages.
+    ("brokers", "*", "*"): False,
+    ("brokers", "*", "required"): True,
+    ("queues",): True,
+    ("default",): True,
+    ("auth", "*"): False,
+    ("auth", "tokens"): True,
+    ("auth", "certificates"): True,
+    ("body_keys",): True,
+    ("rate_limits",): True,
+    ("rate_limits", "store"): False,
+    ("schemas",): True,
+    ("cors",): True,
+    ("push",): True,
+    ("log_level",): True,
+}
+"""What a reload applies, by the path of what changes; ``*``: any name. The longest path that fits decides, the exact
+name before ``*``. A section without one needs a restart, also one that is added later."""
 
 _SHOWN_OF_BROKERS = frozenset({"required", "timeout_seconds"})
 _HASHES = frozenset({"sha256"})
 
 
+def plain(settings: Settings) -> dict[str, Any]:
+    """The configuration with its secrets and all defaults, spelled as the file spells it."""
+    return settings.model_dump(mode="python", by_alias=True)
+
+
+def is_applied(path: Path) -> bool:
+    """Whether a running gateway can apply a change of the value at ``path``."""
+    return _IS_APPLIED.get(_rule(path), False)
+
+
 def needs_restart(before: Settings, after: Settings) -> list[str]:
     """The keys of changes that a running gateway cannot apply, dotted, as the configuration spells them."""
-    found = [
-        name for name in Settings.model_fields if name not in RELOADED and getattr(before, name) != getattr(after, name)
-    ]
-    for name, broker in before.brokers.items():
-        other = after.brokers.get(name)
-        # Ack tokens name the broker: under another URL its name would lead to other messages.
-        if other is not None and _without_required(broker) != _without_required(other):
-            found.append(f"brokers.{name}")
-    found += _auth(before, after)
-    if before.rate_limits.store != after.rate_limits.store:
-        found.append("rate_limits.store")
-    return found
+    paths = differing_paths(plain(before), plain(after))
+    return list(dict.fromkeys(dotted(path[: len(_rule(path)) or 1]) for path in paths if not is_applied(path)))
 
 
-def _auth(before: Settings, after: Settings) -> Iterator[str]:
-    old, new = before.auth, after.auth
-    if not isinstance(old, AuthSettings) or not isinstance(new, AuthSettings):
-        if old != new:
-            yield "auth"
+def _rule(path: Path) -> tuple[str, ...]:
+    """The path that decides about ``path``; empty: none does."""
+    fitting = (
+        rule
+        for rule in _IS_APPLIED
+        if len(rule) <= len(path) and all(name in ("*", part) for name, part in zip(rule, path, strict=False))
+    )
+    return max(fitting, key=lambda rule: (len(rule), -rule.count("*")), default=())
+
+
+def dotted(path: Path) -> str:
+    """``path`` as the configuration's keys are written."""
+    return ".".join(map(str, path))
+
+
+def differing_paths(before: object, after: object, path: Path = ()) -> Iterator[Path]:
+    """Where two configurations differ: the deepest values. A list of another length differs as a whole."""
+    if before == after:
         return
-    for name in AuthSettings.model_fields:
-        if name not in ("tokens", "certificates") and getattr(old, name) != getattr(new, name):
-            yield f"auth.{name}"
-
-
-def _without_required(broker: BrokerSettings) -> dict[str, Any]:
-    return {name: value for name, value in broker.model_dump(mode="python").items() if name != "required"}
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in dict.fromkeys((*before, *after)):
+            yield from differing_paths(before.get(name), after.get(name), (*path, str(name)))
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from differing_paths(old, new, (*path, index))
+    else:
+        yield path
 
 
 def shown(settings: Settings) -> dict[str, Any]:
     """The whole configuration as JSON values, defaults included, with secrets masked. Options of brokers may be
     secrets, so their texts are."""
-    tree: dict[str, Any] = _plain(settings.model_dump(mode="python"))
+    tree: dict[str, Any] = _masked(plain(settings))
     for name, broker in tree["brokers"].items():
         masked = {"url": settings.brokers[name].masked_url}
         others = ((key, value) for key, value in broker.items() if key != "url")
@@ -68,38 +97,26 @@ def shown(settings: Settings) -> dict[str, Any]:
     return tree
 
 
-def _plain(value: object, name: str = "") -> Any:
+def _masked(value: object, name: str = "") -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(each, str(key)) for key, each in value.items()}
+        return {str(key): _masked(each, str(key)) for key, each in value.items()}
     if isinstance(value, set | frozenset):
         # Their order differs from process to process.
-        return sorted(_plain(each, name) for each in value)
+        return sorted(_masked(each, name) for each in value)
     if isinstance(value, list | tuple):
-        return [_plain(each, name) for each in value]
+        return [_masked(each, name) for each in value]
     if isinstance(value, SecretStr):
         return MASK
     if value is None or isinstance(value, bool | int | float):
         return value
-    return MASK if name in _HASHES else _masked(str(value))
-
-
-def _masked(text: str) -> str:
-    """``text`` as one URL if it begins as one, whatever characters it has; a part of a query without a name is a value
-    as a whole. Otherwise with every URL in it masked."""
-    return _NAMELESS.sub(MASK, mask_url(text)) if _URL.match(text) else mask_text(text)
+    return MASK if name in _HASHES else mask_value(str(value))
 
 
 def changed_keys(before: Settings, after: Settings) -> list[str]:
-    """The keys of two levels that differ, such as ``queues.emails``, secrets included."""
-    return list(_changed(before.model_dump(mode="python"), after.model_dump(mode="python"), 2))
+    """The keys of at most two levels that differ, such as ``queues.emails``, secrets included."""
+    paths = differing_paths(plain(before), plain(after))
+    return list(dict.fromkeys(dotted(tuple(takewhile(_is_name, path[:2]))) for path in paths))
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[str]:
-    for name in dict.fromkeys((*before, *after)):
-        old, new = before.get(name), after.get(name)
-        if old == new:
-            continue
-        if depth > 1 and isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from _changed(old, new, depth - 1, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}"
+def _is_name(part: str | int) -> bool:
+    return isinstance(part, str)

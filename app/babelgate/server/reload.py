@@ -26,7 +26,6 @@ from babelgate.gateway.routing import Router
 from babelgate.gateway.switching import (
     GatewayParts,
     Switched,
-    closed,
     opened,
     queues_in_use,
     switch,
@@ -163,31 +162,26 @@ class Reload:
         check_moves(gateway.router, routes)
         auth, _ = make_auth(settings, live.clock)
         await self._open_port(routes)
-        added = [binding for name, binding in bindings.items() if name not in known]
-        down = await opened(added)
-        try:
-            return Prepared(
-                settings=settings,
-                parts=GatewayParts(
-                    bindings=bindings,
-                    router=routes,
-                    required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
-                    urls={name: broker.masked_url for name, broker in settings.brokers.items()},
-                    rate_limits=rate_limits(settings, gateway.router, bindings),
-                    schemas=schemas,
-                ),
-                down=down,
-                callers=auth.callers,
-                cors=cors_rules(settings, gateway.router),
-                accepting=accepted_bodies(settings, gateway.router),
-                targets=push_targets(settings),
-                guard=settings.push.guard,
-                queues=await queues_in_use(gateway),
-                unlisted=await unlisted(gateway),
-            )
-        except BaseException:
-            await closed(added)
-            raise
+        return Prepared(
+            settings=settings,
+            parts=GatewayParts(
+                bindings=bindings,
+                router=routes,
+                required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
+                urls={name: broker.masked_url for name, broker in settings.brokers.items()},
+                rate_limits=rate_limits(settings, gateway.router, bindings),
+                schemas=schemas,
+            ),
+            callers=auth.callers,
+            cors=cors_rules(settings, gateway.router),
+            accepting=accepted_bodies(settings, gateway.router),
+            targets=push_targets(settings),
+            guard=settings.push.guard,
+            queues=await queues_in_use(gateway),
+            unlisted=await unlisted(gateway),
+            # Last: nothing can fail once brokers are open, so none has to be closed again.
+            down=await opened(binding for name, binding in bindings.items() if name not in known),
+        )
 
     async def _open_port(self, routes: Router) -> None:
         """Open the port for peers with the first route to a broker whose messages only their receiver can settle."""

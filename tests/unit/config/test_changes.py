@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from babelgate.config.changes import changed_keys, needs_restart, shown
+from babelgate.config.differences import between
 from babelgate.config.settings import Settings, load
 
 SECRET = "whsec_UExBTlRFRHBsYW50ZWRwbGFudGVkcGxhbnRlZA=="
@@ -66,7 +67,7 @@ def test_no_part_of_the_query_of_a_url_is_shown(settings: Any, query: str) -> No
         ({"port": 9_000, "workers": 2}, ["port", "workers"]),
         ({"log_level": "debug", "default": {"broker": "two"}, "cors": {"origins": ["https://a.example"]}}, []),
         ({"brokers": {**BASE["brokers"], "three": "sqlite:///three.db"}}, []),
-        ({"brokers": {**BASE["brokers"], "one": "redis://127.0.0.1/1"}}, ["brokers.one"]),
+        ({"brokers": {**BASE["brokers"], "one": "redis://127.0.0.1/1"}}, ["brokers.one.url"]),
         ({"brokers": {**BASE["brokers"], "one": {**BASE["brokers"]["one"], "required": False}}}, []),
         ({"auth": "none"}, ["auth"]),
         (
@@ -83,7 +84,19 @@ def test_no_part_of_the_query_of_a_url_is_shown(settings: Any, query: str) -> No
     ],
 )
 def test_what_needs_a_restart(settings: Any, changes: dict[str, Any], keys: list[str]) -> None:
-    assert needs_restart(settings(), settings(**changes)) == keys
+    before, after = settings(), settings(**changes)
+    assert needs_restart(before, after) == keys
+    marked = [each.key for each in between(before, after) if each.restart]
+    assert len(marked) >= len(keys)
+    assert all(any(f"{key}.".startswith(f"{known}.") for known in keys) for key in marked), "config diff says the same"
+
+
+def test_keys_are_spelled_as_in_the_file(settings: Any) -> None:
+    schemas = {"directory": "."}
+    before, after = settings(schemas=schemas), settings(schemas=schemas, default={"broker": "one", "schema": "warn"})
+    assert shown(after)["default"]["schema"] == "warn" and "schema_mode" not in shown(after)["default"]
+    assert changed_keys(before, after) == ["default.schema"]
+    assert [each.key for each in between(before, after)] == ["default.schema"]
 
 
 def test_changed_keys_are_those_of_two_levels(settings: Any) -> None:
