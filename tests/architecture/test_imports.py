@@ -64,6 +64,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pyarrow": ("babelgate.pipeline",),
     "pandas": ("babelgate.pipeline",),
     "deltalake": ("babelgate.pipeline.tables",),
+    "duckdb": ("babelgate.pipeline.duckdb_engine",),
     "jinja2": ("babelgate.console.rendering", "babelgate.pipeline.report"),
     "markupsafe": ("babelgate.console.rendering",),
     "vl_convert": ("babelgate.pipeline.report",),

@@ -28,7 +28,7 @@ MODULES = {
     "otlp": ("opentelemetry.exporter",),
     "journal": ("fsspec", "s3fs"),
     "schemas": ("jsonschema_rs",),
-    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert", "deltalake"),
+    "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert", "deltalake", "duckdb"),
 }
 """What each extra installs."""
 URLS = {

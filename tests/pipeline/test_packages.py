@@ -9,6 +9,7 @@ from tests.architecture.sources import imports, modules
 ROWS = (
     ("errors", "formatting"),
     ("storage", "spark"),
+    ("duckdb_engine",),
     ("validate", "journal"),
     ("metrics", "send"),
     ("report", "find", "source", "tables"),

@@ -17,11 +17,12 @@ from pyspark.sql.types import StructType
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
+from babelgate.pipeline.storage.duckdb_sql import duckdb_type
 from babelgate.pipeline.storage.schemas import DATASETS, TRACES, Dataset
 from babelgate.pipeline.tables.current_files import TABLES, stats_of
 from babelgate.pipeline.tables.moment import open_tables, read_moment
 from babelgate.pipeline.tables.publish import table_url
-from babelgate.pipeline.tables.types import delta_schema, duckdb_type
+from babelgate.pipeline.tables.types import delta_schema
 from tests.pipeline.histories import DAY, START, Days, land, row
 from tests.pipeline.ingested import Run
 

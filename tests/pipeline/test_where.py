@@ -42,14 +42,23 @@ def root(spark, tmp_path_factory):
     return str(folder / "root")
 
 
-def ask(*arguments, code=0):
-    result = CliRunner().invoke(pipeline, arguments, catch_exceptions=False)
-    assert result.exit_code == code, result.output
-    return result
+@pytest.fixture(params=["duckdb", "spark"], scope="module")
+def ask(request):
+    """Runs a command by one engine."""
+
+    def asked(*arguments, code=0):
+        given = [*arguments, "--engine", request.param]
+        result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        assert ("starting Spark" in result.stderr) <= (request.param == "spark")
+        return result
+
+    return asked
 
 
-def answer(*arguments, code=0):
-    return json.loads(ask(*arguments, "--format", "json", code=code).stdout)
+@pytest.fixture(scope="module")
+def answer(ask):
+    return lambda *arguments, code=0: json.loads(ask(*arguments, "--format", "json", code=code).stdout)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +71,13 @@ def answer(*arguments, code=0):
         ("late", [("orders", "waiting", DAY, None, None)]),
     ],
 )
-def test_where_a_message_stands(root, message_id, standings):
+def test_where_a_message_stands(root, message_id, standings, answer):
     (told,) = answer("message", message_id, "--lake", root)["messages"]
     found = [tuple(each.values()) for each in told["standings"]]
     assert found == [(queue, state, START + since, *more) for queue, state, since, *more in standings]
 
 
-def test_every_event_and_the_time_between(root):
+def test_every_event_and_the_time_between(root, answer):
     (told,) = answer("message", "done", "--lake", root)["messages"]
     assert [(each["event"], each["after_ms"], each["attempts"]) for each in told["events"]] == [
         ("accepted", None, 0),
@@ -80,7 +89,7 @@ def test_every_event_and_the_time_between(root):
     assert (told["job"], told["lang"], told["bytes"]) == ("urn:babel:orders:created", "php", 120)
 
 
-def test_what_the_consumer_did_is_before_what_that_caused(root):
+def test_what_the_consumer_did_is_before_what_that_caused(root, answer):
     (told,) = answer("message", "dead", "--lake", root)["messages"]
     assert [(each["event"], each["after_ms"]) for each in told["events"][2:]] == [
         ("rejected", 1_000),
@@ -98,7 +107,7 @@ def test_an_id_that_is_nowhere_is_found_out_without_reading_records(spark, root,
     assert scan.metrics().apply("numOutputRows").value() == 0
 
 
-def test_a_trace_goes_across_queues(root):
+def test_a_trace_goes_across_queues(root, answer):
     found = answer("trace", "trace-1", "--lake", root)["messages"]
     assert [(each["message_id"], each["standings"][0]["queue"]) for each in found] == [
         ("done", "orders"),
@@ -107,7 +116,7 @@ def test_a_trace_goes_across_queues(root):
     assert found[0]["events"][-1]["event"] == "acked", "an event that does not know its trace belongs to it too"
 
 
-def test_people_read_it(root):
+def test_people_read_it(root, ask):
     shown = ask("message", "done", "--lake", root)
     lines = [line.strip() for line in shown.stdout.splitlines()]
     assert lines[0] == "message done"
@@ -118,7 +127,7 @@ def test_people_read_it(root):
     assert "→ with a consumer of emails since 2026-01-01 00:00:14.000, leased until 2026-01-01 00:00:44.000" in tree
 
 
-def test_what_a_message_says_is_not_obeyed_by_the_terminal(root):
+def test_what_a_message_says_is_not_obeyed_by_the_terminal(root, ask):
     for shown in (ask("message", "dead", "--lake", root).stdout, ask("trace", "trace-2", "--lake", root).stdout):
         assert "urn:\\u001b[31m:\\u009b[bold]red\\udb40\\udc01" in shown
         assert "\x1b" not in shown and "\x9b" not in shown
@@ -127,7 +136,7 @@ def test_what_a_message_says_is_not_obeyed_by_the_terminal(root):
     assert json.loads(shown)["messages"][0]["job"] == HOSTILE
 
 
-def test_what_is_missing_is_said(root):
+def test_what_is_missing_is_said(root, ask, answer):
     shown = ask("message", "late", "--lake", root)
     assert "10 records are missing, between 2026-01-01 00:00:32.000 and 2026-01-02" in shown.stderr
     assert "at least this has happened" in shown.stderr
@@ -138,7 +147,7 @@ def test_what_is_missing_is_said(root):
     assert before["messages"] == []
 
 
-def test_what_is_not_there_ends_with_1_and_says_what_was_searched(root):
+def test_what_is_not_there_ends_with_1_and_says_what_was_searched(root, ask):
     shown = ask("message", "nobody", "--lake", root, code=1)
     assert shown.stdout == ""
     assert (
@@ -152,7 +161,7 @@ def test_what_is_not_there_ends_with_1_and_says_what_was_searched(root):
     assert "in 0 records: the journal has none of that time" in shown.stderr
 
 
-def test_usage(root, tmp_path):
+def test_usage(root, tmp_path, ask):
     assert (
         "before --from"
         in ask("message", "m", "--lake", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2).stderr

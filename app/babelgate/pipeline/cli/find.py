@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from babelgate.pipeline.cli.options import DATE, in_lake, starts_spark
+from babelgate.pipeline.cli.options import DATE, chooses_engine, in_lake
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.spark.launch import Launch
 
 if TYPE_CHECKING:
+    from babelgate.pipeline.find.records import Kind
     from babelgate.pipeline.find.search import SearchResult
 
 
@@ -30,7 +31,7 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command(epilog="\b\nExample:\n  babelgate pipeline message 8c1f2d6e-0a55-4d0a-9d0d-0a6c1f6f2b11 --lake lake")
 @click.argument("message_id")
 @_search_options
-@starts_spark
+@chooses_engine
 def message(
     launch: Launch, message_id: str, lake: str, form: str, first: datetime | None, last: datetime | None
 ) -> None:
@@ -47,7 +48,7 @@ def message(
 @click.command(epilog="\b\nExample:\n  babelgate pipeline trace 7b3e0c55-2f0a-4b9e-8a39-0a4f9a3a7d10 --lake lake")
 @click.argument("trace_id")
 @_search_options
-@starts_spark
+@chooses_engine
 def trace(launch: Launch, trace_id: str, lake: str, form: str, first: datetime | None, last: datetime | None) -> None:
     """Show where the messages of the trace TRACE_ID are, across all queues, from the journal of the lake.
 
@@ -60,19 +61,18 @@ def trace(launch: Launch, trace_id: str, lake: str, form: str, first: datetime |
 
 
 def _search(
-    launch: Launch, kind: str, sought: str, lake: str, first: datetime | None, last: datetime | None
+    launch: Launch, kind: Kind, sought: str, lake: str, first: datetime | None, last: datetime | None
 ) -> SearchResult:
-    from babelgate.pipeline.find import search
-    from babelgate.pipeline.journal.reader import existing, require_journal
-    from babelgate.pipeline.spark.console import progress
+    from babelgate.pipeline.find.records import records
+    from babelgate.pipeline.find.search import dates_between, search_result
+    from babelgate.pipeline.journal.reader import require_journal
 
     if first is not None and last is not None and first > last:
         raise click.BadParameter("it is before --from", param_hint="--to")
     require_journal(lake)
-    find = search.message if kind == "message" else search.trace
-    with launch.spark(kind) as spark, progress(spark, kind):
-        journal = existing(spark, lake)
-        return find(journal, sought, search.dates_between(journal, first and first.date(), last and last.date()))
+    with records(launch, kind, lake) as found:
+        dates = dates_between(found.journal, first and first.date(), last and last.date())
+        return search_result(found.journal, found.find(kind, sought, dates), dates)
 
 
 def _print_result(launch: Launch, found: SearchResult, form: str, sought: str, show: Callable[[], None]) -> None:

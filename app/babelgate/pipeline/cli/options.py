@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from babelgate.extras import missing
 from babelgate.pipeline.errors import require_spark
 from babelgate.pipeline.spark.launch import Launch
 
@@ -36,16 +37,54 @@ def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that start Spark, and passes them to ``command`` as a Launch, its first argument."""
+    return _launched(command, always_spark=True)
 
+
+def chooses_engine(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for a command that DuckDB does as well, with the options that choose it."""
+    command = _launched(command, always_spark=False)
+    for option in (
+        click.option(
+            "--duckdb-max-mib",
+            type=click.FloatRange(min=0),
+            default=512.0,
+            show_default=True,
+            envvar="BABELGATE_DUCKDB_MAX_MIB",
+            show_envvar=True,
+            help="Most MiB of Parquet files for which auto takes DuckDB.",
+        ),
+        click.option(
+            "--engine",
+            type=click.Choice(["auto", "duckdb", "spark"]),
+            default="auto",
+            show_default=True,
+            help="What reads the lake; auto: DuckDB if it is small, local, and Spark is not asked for.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _launched(command: Callable[..., None], *, always_spark: bool) -> Callable[..., None]:
     @functools.wraps(command)
     def launched(
-        master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
+        master: str | None,
+        conf: tuple[str, ...],
+        summary: Path | None,
+        verbose: bool,
+        engine: str = "spark",
+        duckdb_max_mib: float = 0.0,
+        **arguments: Any,
     ) -> None:
         if summary is not None and not summary.absolute().parent.is_dir():
             # Check now, because the file is written only at the end.
             raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
-        require_spark()
-        command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
+        if engine == "duckdb" and (master is not None or conf):
+            raise click.UsageError("--master and --conf are of Spark, not of --engine duckdb")
+        if always_spark or engine == "spark" or missing(("pyarrow",)):
+            require_spark()
+        launch = Launch(master, dict(map(_pair, conf)), summary, verbose, engine, duckdb_max_mib)
+        command(launch, **arguments)
 
     for option in (
         click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -13,12 +13,8 @@ from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.reader import Snapshot, gaps
 from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-
 MAX_EVENTS = 10_000
 """The most events returned, because an id shared by many messages must not fill the driver's memory."""
-_ORDER = ("at", "node", "epoch", "seq")
 _MEMBERS = ("event", "queue", "broker", "attempts", "lease_seconds", "outcome", "to_queue", "node")
 _WAITING = frozenset({"accepted", "nacked", "lease_expired", "redriven"})
 _BEGINNINGS = frozenset({"accepted", "redriven"})
@@ -96,36 +92,10 @@ class SearchResult(Struct, frozen=True):
     truncated: bool
 
 
-def message(journal: Snapshot, message_id: str, dates: Collection[str] | None = None) -> SearchResult:
-    """The events of a message on ``dates`` (ISO 8601), None: all."""
-    from pyspark.sql import functions as f
-
-    return _search(journal, f.col("message_id") == message_id, dates)
-
-
-def trace(journal: Snapshot, trace_id: str, dates: Collection[str] | None = None) -> SearchResult:
-    """The events of the messages of a trace on ``dates`` (ISO 8601), None: all."""
-    from pyspark.sql import functions as f
-
-    of_trace = f.col("trace_id") == trace_id
-    rows = journal.records(dates).where(of_trace & f.col("message_id").isNotNull()).select("message_id").distinct()
-    ids = [row["message_id"] for row in rows.limit(MAX_EVENTS).collect()]
-    # Some events have the message id, but not the trace id.
-    blank = f.col("trace_id").isNull() & f.col("message_id").isin(ids)
-    return _search(journal, of_trace | blank, dates)
-
-
-def dates_between(journal: Snapshot, first: date | None, last: date | None) -> list[str] | None:
-    """The ISO dates of the journal from ``first`` to ``last``, both included; None if both are None."""
-    if first is None and last is None:
-        return None
-    low, high = (first or date.min).isoformat(), (last or date.max).isoformat()
-    return [day for day in journal.dates() if low <= day <= high]
-
-
-def _search(journal: Snapshot, condition: Column, dates: Collection[str] | None) -> SearchResult:
-    found = journal.records(dates).where(condition).drop("envelope", "src_file").orderBy(*_ORDER).limit(MAX_EVENTS + 1)
-    rows = [row.asDict() for row in found.collect()]
+def search_result(
+    journal: Snapshot, rows: Sequence[dict[str, Any]], dates: Collection[str] | None = None
+) -> SearchResult:
+    """What the records ``rows`` of ``journal`` say, which a search on ``dates`` (ISO 8601; None: all) has found."""
     truncated = len(rows) > MAX_EVENTS
     by_id: dict[str | None, list[dict[str, Any]]] = {}
     for row in rows[:MAX_EVENTS]:
@@ -135,6 +105,14 @@ def _search(journal: Snapshot, condition: Column, dates: Collection[str] | None)
     missing = list(_missing_records(known, rows[0]["at"] if rows else searched.first_at, dates))
     messages = [_found_message(message_id, events) for message_id, events in by_id.items()]
     return SearchResult(messages, searched, bool(missing), missing, truncated)
+
+
+def dates_between(journal: Snapshot, first: date | None, last: date | None) -> list[str] | None:
+    """The ISO dates of the journal from ``first`` to ``last``, both included; None if both are None."""
+    if first is None and last is None:
+        return None
+    low, high = (first or date.min).isoformat(), (last or date.max).isoformat()
+    return [day for day in journal.dates() if low <= day <= high]
 
 
 def _causes_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -27,12 +27,17 @@ _JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$"
 
 @dataclass(frozen=True)
 class Launch:
-    """The options of a command that start Spark. ``summary``: the file for the result."""
+    """The options of a command that start Spark, or choose DuckDB. ``summary``: the file for the result.
+
+    ``engine``: auto, duckdb or spark. ``duckdb_max_mib``: the most MiB of files that auto lets DuckDB read.
+    """
 
     master: str | None
     conf: dict[str, str]
     summary: Path | None
     verbose: bool
+    engine: str = "spark"
+    duckdb_max_mib: float = 0.0
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkSession]:

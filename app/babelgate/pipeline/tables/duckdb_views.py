@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from babelgate.pipeline.storage.schemas import DATASETS, Dataset
-from babelgate.pipeline.tables.types import duckdb_type, quoted
+from babelgate.pipeline.storage.duckdb_sql import quoted, select_files
+from babelgate.pipeline.storage.schemas import DATASETS
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -16,20 +16,8 @@ if TYPE_CHECKING:
 def duckdb_views(tables: Mapping[str, DeltaTable]) -> Iterator[str]:
     """Yields a statement ``create or replace view`` for each of ``tables``, by name."""
     for name, table in sorted(tables.items()):
-        yield f"create or replace view {quoted(name)} as\n{_select(DATASETS[name], table.file_uris())};\n"
-
-
-def _select(dataset: Dataset, files: Sequence[str]) -> str:
-    columns = ", ".join(map(quoted, dataset.columns))
-    # Older files lack newer columns, which are null there. This row, which is none, states all columns and their types.
-    typed = ", ".join(f"null::{duckdb_type(kind)} as {quoted(name)}" for name, kind in dataset.columns.items())
-    nothing = f"select {typed} where false"
-    if not files:
-        return nothing
-    listed = ",\n    ".join("'" + _local(each).replace("'", "''") + "'" for each in files)
-    options = f"union_by_name => true, hive_partitioning => {str(bool(dataset.partitions)).lower()}"
-    read = f"select * from read_parquet([\n    {listed}\n  ], {options})"
-    return f"select {columns} from (\n  {nothing}\n  union all by name\n  {read}\n)"
+        rows = select_files(DATASETS[name], [_local(each) for each in table.file_uris()])
+        yield f"create or replace view {quoted(name)} as\n{rows};\n"
 
 
 def _local(uri: str) -> str:

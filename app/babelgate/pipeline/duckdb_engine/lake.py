@@ -1,0 +1,116 @@
+"""Reads the datasets of a local lake with DuckDB, and decides whether to."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from babelgate.extras import how_to_install, missing
+from babelgate.pipeline.errors import ExtraMissing, JobFailed, require_spark
+from babelgate.pipeline.spark.console import say
+from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.storage.duckdb_sql import select_files
+from babelgate.pipeline.storage.schemas import DATASETS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Row = dict[str, Any]
+_MIB = 1024 * 1024
+
+
+class DuckDBLake:
+    """The rows of datasets, read by DuckDB. Only below :func:`opened`."""
+
+    def __init__(self, reader: DatasetReader, connection: DuckDBPyConnection) -> None:
+        self.reader = reader
+        self._connection = connection
+
+    def select(self, dataset: str, folders: Sequence[str]) -> str:
+        """SQL of the rows in ``folders`` (URLs), with the columns of ``dataset``. Raises JobFailed if one is gone."""
+        return select_files(DATASETS[dataset], [path for path, _ in parquet_files(self.reader, folders)])
+
+    def view(self, name: str, sql: str) -> None:
+        """Call the rows of ``sql`` ``name`` in later statements."""
+        self._connection.execute(f"create or replace temporary view {name} as {sql}")
+
+    def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[Row]:
+        """The rows of a query, by column."""
+        found = self._connection.execute(sql, parameters)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def duckdb_reader(launch: Launch, root: str) -> DatasetReader | None:
+    """A reader of the lake at ``root`` if DuckDB is to read it, unless it is large: see :func:`is_small`. None: Spark.
+
+    Raises ExtraMissing, or UsageError for a lake that is not local, if DuckDB was asked for.
+    """
+    is_asked = launch.engine == "duckdb"
+    asks_for_spark = launch.master is not None or launch.conf or "PYSPARK_GATEWAY_PORT" in os.environ
+    if launch.engine == "spark" or (asks_for_spark and not is_asked):
+        return None
+    if lacking := missing(("duckdb", "pyarrow")):
+        if is_asked:
+            raise ExtraMissing(f"not installed here: {lacking}; {how_to_install('spark')}")
+        require_spark()
+        say(f"{lacking} is not installed, so Spark is used")
+        return None
+    try:
+        reader = DatasetReader.without_spark(root)
+    except (OSError, ValueError):
+        reader = None
+    if reader is not None and reader.files.is_local:
+        return reader
+    if is_asked:
+        raise click.UsageError(f"{root}: DuckDB reads only lakes in local folders; use --engine spark")
+    return None
+
+
+def is_small(launch: Launch, reader: DatasetReader, folders: Sequence[str]) -> bool:
+    """Whether DuckDB is to read these folders: it was asked for, or they have at most ``launch.duckdb_max_mib``."""
+    if launch.engine == "duckdb":
+        return True
+    return sum(size for _, size in parquet_files(reader, folders)) <= launch.duckdb_max_mib * _MIB
+
+
+def parquet_files(reader: DatasetReader, folders: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yields the path and size in bytes of each Parquet file in ``folders``. Raises JobFailed if a folder is gone."""
+    for folder in folders:
+        if not reader.files.exists(folder):
+            raise JobFailed(f"{folder} is gone: another job has removed it meanwhile. Start the same command again.")
+        for each in reader.files.walk(folder):
+            inner = each.url.removeprefix(folder)
+            if (
+                inner.endswith(".parquet")
+                and each.size
+                and not any(part[:1] in ("_", ".") for part in inner.split("/"))
+            ):
+                yield each.url, each.size
+
+
+@contextmanager
+def opened(reader: DatasetReader) -> Iterator[DuckDBLake]:
+    """DuckDB for the lake of ``reader``. Its errors in the block are raised as JobFailed."""
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="babelgate-") as folder:
+        config: dict[str, str | bool | int | float | list[str]] = {
+            # Otherwise what exceeds the memory is written to the current folder.
+            "temp_directory": folder,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        connection = duckdb.connect(config=config)
+        try:
+            yield DuckDBLake(reader, connection)
+        except duckdb.Error as error:
+            raise JobFailed(f"DuckDB failed: {str(error).partition(chr(10))[0]}. Try --engine spark.") from error
+        finally:
+            connection.close()

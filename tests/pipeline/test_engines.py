@@ -1,0 +1,137 @@
+"""DuckDB reads what Spark reads, and is chosen where the lake is small."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.duckdb_engine.lake import opened, parquet_files
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.datasets import DatasetReader
+from tests.pipeline.histories import DAY, START, Days, land, row
+from tests.pipeline.ingested import Run
+
+BODY = b'{"job":"\xc3\xa9"}'
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(pipeline, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def run(spark, tmp_path_factory):
+    """A lake with compacted files, batches since, late and missing records."""
+    folder = tmp_path_factory.mktemp("engines") / "a lake"
+    run = Run(spark, folder)
+    rows = list(Days(90, days=3).rows())
+    land(run.landing, rows[::2], "a")
+    run()
+    run(command="compact")
+    facts = {"job": "urn:\u00e9", "lang": "go", "trace_id": "trace-1", "created_at": START + 5, "bytes": 7}
+    late = [
+        row("accepted", START + 9, 0, message_id="it's", envelope=BODY, **facts),
+        row("delivered", START + DAY, 0, message_id="it's", **{**facts, "trace_id": None}),
+        row("acked", START + 2 * DAY, 0, message_id="it's", **{**facts, "trace_id": None}),
+        row("acked", START + 2 * DAY, 0, message_id=None, **facts),
+    ]
+    land(run.landing, [*rows[1::2], *late], "b", first_seq=4)
+    run()
+    run(command="metrics")
+    return run
+
+
+def found(run, engine, *arguments):
+    result = CliRunner().invoke(
+        pipeline, [*arguments, "--lake", run.root, "--engine", engine, "--format", "json"], catch_exceptions=False
+    )
+    warnings = [line for line in result.stderr.splitlines() if "starting Spark" not in line]
+    return result.exit_code, json.loads(result.stdout), warnings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("message", "it's"), 0),
+        (("message", "id-17"), 0),
+        (("message", "none"), 1),
+        (("message", "id-34", "--from", "2026-01-02", "--to", "2026-01-03"), 0),
+        (("trace", "trace-1"), 0),
+        (("trace", "trace-11"), 0),
+        (("trace", "trace-1", "--from", "2026-01-02"), 0),
+        (("trace", "trace-1", "--to", "2025-12-31"), 1),
+    ],
+)
+def test_duckdb_finds_what_spark_finds(run, arguments, code):
+    by_spark = found(run, "spark", *arguments)
+    assert found(run, "duckdb", *arguments) == by_spark
+    assert by_spark[0] == code
+
+
+@pytest.fixture
+def without_spark(monkeypatch):
+    """Spark does not start."""
+
+    def spark(self: Launch, name: str) -> NoReturn:
+        raise JobFailed("Spark would start here")
+
+    monkeypatch.setattr(Launch, "spark", spark)
+
+
+SEARCH = "message", "id-17", "--lake"
+
+
+def test_a_small_lake_is_read_by_duckdb(run, without_spark):
+    invoke(*SEARCH, run.root)
+    invoke(*SEARCH, run.root, "--duckdb-max-mib", "1")
+    invoke(*SEARCH, run.root, "--duckdb-max-mib", "0", "--engine", "duckdb")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--engine", "spark"),
+        ("--master", "local[1]"),
+        ("--conf", "spark.executor.memory=1g"),
+        ("--duckdb-max-mib", "0.0001"),
+    ],
+)
+def test_spark_is_used_where_it_is_asked_for_or_the_lake_is_large(run, without_spark, options):
+    assert invoke(*SEARCH, run.root, *options, code=1).stderr == "Error: Spark would start here\n"
+
+
+def test_spark_is_used_without_duckdb(run, without_spark, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    told = invoke(*SEARCH, run.root, code=1).stderr.splitlines()
+    assert told == ["duckdb is not installed, so Spark is used", "Error: Spark would start here"]
+    told = invoke(*SEARCH, run.root, "--engine", "duckdb", code=2).stderr
+    assert "not installed here: duckdb; install the extra spark" in told
+
+
+def test_what_duckdb_cannot_do_is_refused(run, tmp_path):
+    told = invoke(*SEARCH, run.root, "--engine", "duckdb", "--master", "local[1]", code=2).stderr
+    assert "--master and --conf are of Spark, not of --engine duckdb" in told
+    told = invoke(*SEARCH, "oss://bucket/lake", "--engine", "duckdb", code=2).stderr
+    assert "DuckDB reads only lakes in local folders" in told
+
+
+def test_a_path_is_no_pattern_to_duckdb(tmp_path):
+    for number, name in enumerate(("a [lake]*?", "a lxx")):
+        home = tmp_path / name / "journal" / "v=1" / "batch=1"
+        home.mkdir(parents=True)
+        parquet.write_table(pa.table({"at": [number]}), home / "part.parquet")
+    reader = DatasetReader.without_spark(str(tmp_path / "a [lake]*?"))
+    with opened(reader) as lake:
+        rows = lake.rows(lake.select("journal", [f"{reader.folder('journal')}/batch=1"]))
+    assert [(each["at"], each["message_id"]) for each in rows] == [(0, None)]
+    with pytest.raises(JobFailed, match="is gone"):
+        list(parquet_files(reader, [f"{reader.folder('journal')}/batch=2"]))
