@@ -2,7 +2,8 @@
 
 The pages stay where they are. Those that the home page leads to, and the files that they link to, are copied to
 build/pages with their paths, so that every link holds. Then Zensical makes pages of them, and fails for a link or an
-anchor that leads nowhere. A link to a folder or to a program becomes text: the site has neither.
+anchor that leads nowhere. A link to a folder or to a program becomes text: the site has neither. Blocks in several
+languages, which a forge shows as parts that open, become tabs.
 
 No page of the site loads anything from another host.
 """
@@ -25,6 +26,9 @@ WORKER = Path(__file__).with_name("docs_site_worker.js")
 _CODE_OR_LINK = re.compile(
     r"^(```|~~~).*?^\1|(?<!\[)`[^`\n]+`(?!\])|\[(?P<text>(?:[^][]|!?\[[^][]*\][^][]*)*)\]\((?P<target>[^)\s]+)\)",
     re.S | re.M,
+)
+_TAB = re.compile(
+    r"<details(?: open)?><summary>(?P<label>[^<]+)</summary>\n\n(?P<block>```.*?^```\n)\n</details>\n", re.S | re.M
 )
 _FOREIGN_WORKER = "https://unpkg.com/iframe-worker/shim"
 """What Zensical lets the search of a site in a folder load from another host. WORKER does the same."""
@@ -51,6 +55,17 @@ def page(path: str) -> tuple[str, list[str]]:
     return _CODE_OR_LINK.sub(kept, (ROOT / path).read_text("utf-8")), found
 
 
+def tabs(text: str) -> str:
+    """A page with a tab instead of each ``<details>`` that has one block of code; those that follow one another are
+    one group."""
+
+    def tab(match: re.Match[str]) -> str:
+        lines = (f"    {line}".rstrip() for line in match["block"].splitlines())
+        return f'=== "{match["label"]}"\n\n' + "\n".join(lines) + "\n\n"
+
+    return _TAB.sub(tab, text)
+
+
 def copy() -> None:
     """Copy what the home page leads to, and all pages below docs. Raises what :func:`page` raises."""
     shutil.rmtree(PAGES, ignore_errors=True)
@@ -63,7 +78,7 @@ def copy() -> None:
         copied.parent.mkdir(parents=True, exist_ok=True)
         if path.endswith(".md"):
             text, found = page(path)
-            copied.write_text(text, "utf-8")
+            copied.write_text(tabs(text), "utf-8")
             waiting += found
         else:
             shutil.copyfile(ROOT / path, copied)

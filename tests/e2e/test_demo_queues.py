@@ -1,4 +1,4 @@
-"""The queues of the compose files work as docs/getting-started.md shows them.
+"""The queues of the compose files work as docs/local.md shows them.
 
 The gateway runs in a process, with the environment of its container. Only the addresses of the brokers are replaced by
 those of the servers of this test.

@@ -1,4 +1,4 @@
-"""Runs the examples of the README, of docs/getting-started.md and of docs/api.md as they are written.
+"""Runs the examples of the README, of docs/api.md, of docs/configuration.md and of docs/redis.md as they are written.
 
 Only addresses are replaced by those of this test's own servers.
 """
@@ -127,17 +127,9 @@ def test_redis_in_two_minutes(tmp_path: Path) -> None:
     assert message["envelope"]["data"] == {"to": "ada@example.com"}
 
 
-def test_command_line(tmp_path: Path) -> None:
-    with gateway(tmp_path) as process:
-        (printed,) = shell(blocks("Command line", "sh"), process.url, tmp_path)
-        assert "grace@example.com" in printed
-        with process.client() as client:
-            assert client.get("/queues/emails").json()["stats"]["depth"] == 0
-
-
 def test_configuration_example(tmp_path: Path) -> None:
     path = tmp_path / "babelgate.yaml"
-    path.write_text(blocks("Configuration", "yaml")[0])
+    path.write_text(blocks("An example", "yaml")[0])
     router = resolve(settings.load(path, {}))
     assert router.route("emails").policy.backoff_seconds == (1, 10, 60)
     assert router.route("orders.new").native.name == "shop.orders.new"

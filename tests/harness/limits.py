@@ -39,6 +39,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_readme.py": (600, "it starts what the README starts"),
     "tests/e2e/test_replicas.py": (900, _KILLS),
     "tests/e2e/test_stream_kill.py": (600, _KILLS),
+    "tests/e2e/test_tutorial.py": (600, "it waits until leases end"),
     "tests/e2e/test_up_local.py": (600, "it starts all brokers"),
     "tests/helm/": (600, "an API server, and Helm for each set of values"),
     "tests/http/test_schemathesis.py": (900, "it tries thousands of requests"),

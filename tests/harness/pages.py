@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[2]
-_NAMES = ("README.md", "docs/getting-started.md", "docs/api.md", "docs/local.md")
+_NAMES = ("README.md", "docs/api.md", "docs/configuration.md", "docs/local.md", "docs/redis.md")
 PAGES = "\n".join((_ROOT / name).read_text("utf-8") for name in _NAMES)
 GATEWAY_URL = "http://127.0.0.1:8080"
 _NEXT = "=== next block ==="

@@ -17,7 +17,7 @@ from tools import docs_site
 
 pytestmark = pytest.mark.browser
 _LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=\"?([^\" >]+)")
-_READ = ("index.html", "docs/getting-started.html", "docs/api.html")
+_READ = ("index.html", "docs/tutorial/1-first-message.html", "docs/api.html")
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,25 @@ def test_pages_are_read_from_the_folder(site: Path, opened: Browser, dark: bool,
         assert errors == []
 
 
+def test_the_tabs_of_all_pages_follow_the_chosen_language(site: Path, opened: Browser) -> None:
+    with opened.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.goto((site / "docs/tutorial/1-first-message.html").as_uri())
+        groups = page.locator(".tabbed-set")
+        expect(groups).to_have_count(2)
+        labels = ["curl", "Python", "TypeScript", "Go", "Java", "C#", "PHP"]
+        for group in groups.all():
+            expect(group.locator(".tabbed-labels label")).to_have_text(labels)
+            expect(group.get_by_text("curl -s").first).to_be_visible()
+        groups.first.locator(".tabbed-labels label", has_text="Java").click()
+        for group in groups.all():
+            expect(group.get_by_text("System.out.println").first).to_be_visible()
+            expect(group.get_by_text("curl -s").first).to_be_hidden()
+        page.goto((site / "docs/tutorial/3-dead-letter.html").as_uri())
+        expect(page.locator(".tabbed-set").first.get_by_text("RejectException").first).to_be_visible()
+        assert page.locator("details summary", has_text="Python").count() == 0
+
+
 def test_the_search_works_from_the_folder(site: Path, opened: Browser) -> None:
     with opened.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
@@ -112,6 +131,14 @@ def test_links_to_programs_and_folders_are_text(tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.setattr(docs_site, "ROOT", tmp_path)
     assert docs_site.page("README.md") == ("`a.py` in a folder, [elsewhere](https://example.com)", [])
+
+
+def test_blocks_in_several_languages_become_tabs() -> None:
+    block = "<details{}><summary>{}</summary>\n\n```{}\na\n\n  b\n```\n\n</details>\n"
+    text = f"x\n\n{block.format(' open', 'curl', 'sh')}{block.format('', 'C#', 'csharp')}\ny\n"
+    tab = '=== "{}"\n\n    ```{}\n    a\n\n      b\n    ```\n\n'
+    assert docs_site.tabs(text) == f"x\n\n{tab.format('curl', 'sh')}{tab.format('C#', 'csharp')}\ny\n"
+    assert docs_site.tabs("<details><summary>a</summary>\n\ntext\n\n</details>\n").startswith("<details>")
 
 
 def test_the_index_of_the_search_has_all_pages(site: Path) -> None:
