@@ -32,7 +32,7 @@ _TAB = re.compile(r"<details(?P<open> open)?><summary>(?P<label>[^<]+)</summary>
 
 
 def _reader(process: GatewayProcess, folder: Path) -> Reader:
-    commands = {}
+    commands: dict[str, list[str | Path]] = {}
     for name, text in tutorial.programs("python", process.url).items():
         (folder / f"{name}.py").write_text(text)
         commands[name] = [sys.executable, folder / f"{name}.py"]
