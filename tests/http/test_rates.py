@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.harness.problems import problem
@@ -48,6 +50,27 @@ async def test_a_queue_that_was_not_used_has_figures_of_nothing(client, queue):
     assert counts(found["hour"]) == {}
     assert found["hour"]["publish_p50_seconds"] is None
     assert len(found["minutes"]) in (1, 2)
+
+
+async def test_expired_messages_that_are_dropped_are_counted(serve, connect, tmp_path):
+    route = {"broker": "db", "ttl_seconds": 60, "expired": "drop"}
+    app = await serve(brokers={"db": f"sqlite:///{tmp_path}/x.db"}, queues={"short": route})
+    client = await connect(app)
+    meta = {"id": "m", "queue": "short", "lang": "go", "schema_version": 1, "created_at": 1}
+    for _ in range(2):
+        sent = await client.post("/queues/short/messages", json={**DRAFT, "trace_id": "t", "meta": meta, "attempts": 0})
+        assert sent.status_code == 201, sent.text
+    limit = time.monotonic() + 60
+    while (figures := (await client.get("/queues/short/rates")).json()["hour"])["dropped"] < 2:
+        assert time.monotonic() < limit, figures
+        await client.post("/queues/short/messages:receive?max_messages=10")
+    assert counts(figures) == {"published": 2, "dropped": 2}
+    everything = (await client.get("/rates")).json()
+    assert everything["hour"]["dropped"] == everything["queues"][0]["hour"]["dropped"] == 2
+    page = (await client.get("/console/queues/short")).text
+    assert '<th scope="row">Expired and dropped</th><td class="num">2</td>' in page
+    overview = (await client.get("/console/")).text
+    assert "expired and dropped" in overview
 
 
 async def test_a_queue_without_a_route_has_none(serve, connect, tmp_path):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
+import socket
 import struct
 
 import pytest
@@ -46,6 +48,11 @@ def told(socket):
     return json.loads(socket.recv(LIMIT_SECONDS))
 
 
+def counts(client, url):
+    stats = client.get(url).json()["stats"]
+    return stats["depth"], stats["in_flight"], stats["dead"]
+
+
 def test_messages_are_settled_in_band(opened, client, url):
     publish(client, url, 4)
     with opened("?max_in_flight=2") as socket:
@@ -67,13 +74,8 @@ def test_messages_are_settled_in_band(opened, client, url):
         assert settled["data"]["results"][1]["code"] == "invalid_ack_token"
         assert [each["data"]["envelope"]["data"]["n"] for each in seen["message"]] == [2, 3]
         socket.send(json.dumps({"acks": [each["data"]["ack_token"] for each in seen["message"]]}))
-
-    def counts():
-        stats = client.get(url).json()["stats"]
-        return stats["depth"], stats["in_flight"], stats["dead"]
-
     # What was sent before the close counts.
-    eventually(lambda: counts() == (0, 0, 1))
+    eventually(lambda: counts(client, url) == (0, 0, 1))
 
 
 def test_the_window_is_changed_in_band(opened, client, url):
@@ -86,6 +88,60 @@ def test_the_window_is_changed_in_band(opened, client, url):
         socket.send('{"max_in_flight": 3}')
         assert [told(socket)["event"] for _ in range(4)] == ["window"] + ["message"] * 3
     eventually(lambda: depth(client, url) == 3)
+
+
+def test_acks_of_one_message_are_answered_in_their_order(direct, client, url):
+    """Among them some of a token that is none, of which the others know nothing."""
+    count = 150
+    publish(client, url, count)
+    host, port = direct.address
+    with Connection(host, port, LIMIT_SECONDS) as connection:
+        connection.send(head(url).replace(b":stream ", b":stream?max_in_flight=150 "))
+        assert connection.head()[0] == 101
+        tokens = [event(connection)["data"]["ack_token"] for _ in range(count)]
+        connection.send(b"".join(ack(number, token) for number, token in enumerate(tokens)))
+        answers = [event(connection) for _ in range(count)]
+        assert [answer["id"] for answer in answers] == list(range(count))
+        done = {"settled": 1, "failed": 0, "results": [{"index": 0, "action": "ack", "status": 200}]}
+        assert {(answer["event"], json.dumps(answer["data"])) for answer in answers} == {("settled", json.dumps(done))}
+        connection.send(ack("twice", tokens[0]), ack("ü", tokens[1]), ack("none", "x" * 90))
+        others = {answer["id"]: answer["data"] for answer in (event(connection) for _ in range(3))}
+        assert (others["twice"], others["ü"]) == (done, done)
+        assert (others["none"]["failed"], others["none"]["results"][0]["code"]) == (1, "invalid_ack_token")
+    assert counts(client, url) == (0, 0, 0)
+
+
+def test_an_ack_of_a_lease_that_has_ended_is_lost(opened, client, url):
+    publish(client, url)
+    with opened("?max_in_flight=1&lease_seconds=0.3&auto_extend=false") as socket:
+        first, again = told(socket), told(socket)
+        assert again["data"]["redelivered"] and first["data"]["envelope"] == again["data"]["envelope"]
+        socket.send(json.dumps({"id": 1, "acks": [first["data"]["ack_token"]]}))
+        while (found := told(socket))["event"] == "message":
+            pass
+        (result,) = found["data"]["results"]
+        assert (found["id"], found["data"]["failed"], result["code"], result["status"]) == (1, 1, "lease_lost", 409)
+        assert result["detail"]
+
+
+def test_a_client_that_acks_and_reads_no_answer_is_not_read(direct, client, url):
+    """Else its answers would fill the memory of the gateway. It gets all of them when it reads."""
+    publish(client, url)
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        plain.settimeout(LIMIT_SECONDS)
+        plain.connect(direct.address)
+        plain.sendall(head(url))
+        with plain.makefile("rb") as answers:
+            while answers.readline() != b"\r\n":
+                pass
+            command = ack("i" * 128, event(answers)["data"]["ack_token"])
+            block, sent = command * 500, 0
+            while select.select([], [plain], [], 3)[1]:
+                assert sent < 100_000_000, "it is still read"
+                sent += plain.send(block[sent % len(command) :])
+            for _ in range(sent // len(command)):
+                assert event(answers)["data"]["settled"] == 1
 
 
 @pytest.mark.parametrize(
@@ -166,6 +222,20 @@ def masked(opcode, payload, fin=True):
     size = struct.pack("!B", 0x80 | length) if length < 126 else struct.pack("!BH", 0x80 | 126, length)
     body = bytes(each ^ mask[index % 4] for index, each in enumerate(payload))
     return bytes([(0x80 if fin else 0) | opcode]) + size + mask + body
+
+
+def ack(number, token):
+    """The frame of a command for one message."""
+    return masked(1, json.dumps({"id": number, "acks": [token]}, ensure_ascii=False).encode())
+
+
+def event(frames):
+    """The next event of a server's frames."""
+    opcode, length = frames.read(2)
+    assert opcode == 0x81
+    if length == 126:
+        (length,) = struct.unpack("!H", frames.read(2))
+    return json.loads(frames.read(length))
 
 
 def test_a_bare_socket_switches_and_gets_unmasked_frames(direct, client, url):

@@ -78,7 +78,7 @@ class Processes(Struct, frozen=True):
 
 class RateFigures(Struct, frozen=True, kw_only=True):
     """What happened in some time. ``lease_expired``: leases that expired before a settle; ``broker_errors``: calls to
-    the broker that failed.
+    the broker that failed; ``dropped``: expired messages that were removed, because their route says so.
 
     ``publish_…``: the duration of a publish at the broker. ``delivery_…``: from ``created_at`` of a message to its
     first delivery, with its delay. Both in seconds, from buckets; None when there were none.
@@ -93,6 +93,7 @@ class RateFigures(Struct, frozen=True, kw_only=True):
     redriven: int
     lease_expired: int
     broker_errors: int
+    dropped: int
     publish_p50_seconds: float | None
     publish_p99_seconds: float | None
     delivery_p50_seconds: float | None

@@ -44,6 +44,8 @@ class FiguresView(View):
     """Leases that expired before a settle."""
     broker_errors: int
     """Calls to the broker that failed."""
+    dropped: int
+    """Expired messages that were removed, because their route has `expired: drop`."""
     publish_p50_seconds: float | None
     """Median duration of a publish at the broker, in seconds."""
     publish_p99_seconds: float | None

@@ -30,6 +30,7 @@ COUNTS = (
     "redriven",
     "lease_expired",
     "broker_errors",
+    "dropped",
 )
 """The counted transitions of messages, and the calls to the broker that failed."""
 
@@ -55,6 +56,7 @@ _COUNTED_AS: Mapping[EventKind, str] = {
     "poison": "dead_lettered",
     "redriven": "redriven",
     "lease_expired": "lease_expired",
+    "dropped": "dropped",
 }
 _EVENTS = {kind: COUNTS.index(count) for kind, count in _COUNTED_AS.items()}
 _PUBLISHED, _ACKED = COUNTS.index("published"), COUNTS.index("acked")

@@ -11,6 +11,7 @@ import binascii
 from base64 import b64decode
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -19,11 +20,13 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.utils import accept_key
 
+from babelgate.brokers.binding import Outcome
 from babelgate.errors import BabelgateError, InternalError, InvalidParameter
 from babelgate.gateway.access import Access
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.model import SettleResult
 from babelgate.gateway.streaming import MAX_IN_FLIGHT, Stream
-from babelgate.http.consume import settlement_of
+from babelgate.http.consume import ONE_ACK, settlement_of
 from babelgate.http.exchange import Exchange, log
 from babelgate.http.problems import MalformedHttp, RawHeaders, problem
 from babelgate.http.results import log_defects, settle_outcome
@@ -37,13 +40,15 @@ from babelgate.http.schemas import (
     Token,
     from_body,
 )
-from babelgate.runtime.background import BackgroundTasks
 
 SUBPROTOCOL = b"babelgate.v1"
 
 MAX_PENDING = 64
 """Maximum commands of one client that are carried out at a time. It is not read while there are as many, and what has
 been read of it waits."""
+
+MAX_ACK_BYTES = 4_096
+"""Largest command that is decoded to see whether it is an ack of one message. Another one is decoded twice."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -61,6 +66,9 @@ class Command(Struct, forbid_unknown_fields=True, frozen=True):
     def __post_init__(self) -> None:
         if not (self.acks or self.nacks or self.rejects or self.extends) and self.max_in_flight is UNSET:
             raise ValueError("must have ack tokens, or max_in_flight")
+
+
+_decode = msgspec.json.Decoder(Command).decode
 
 
 class SocketFrames:
@@ -119,7 +127,8 @@ class Socket:
         """What has come of a text in fragments."""
         self._waiting: deque[bytes] = deque()
         """Commands that have not begun."""
-        self._commands: BackgroundTasks[None] = BackgroundTasks()
+        self._commands: set[asyncio.Future[Any]] = set()
+        """Commands that are carried out: tasks, and the outcomes of acks."""
 
     def received(self, data: bytes) -> None:
         """Bytes of the client have arrived."""
@@ -140,7 +149,7 @@ class Socket:
     async def end(self) -> None:
         """Wait for the commands that have come."""
         while self._waiting or self._commands:
-            await self._commands.wait()
+            await asyncio.wait(self._commands)
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode is Opcode.BINARY:
@@ -155,10 +164,46 @@ class Socket:
     def _begin(self) -> None:
         """Begin as many commands as may be carried out at a time."""
         while self._waiting and len(self._commands) < MAX_PENDING:
-            self._commands.start(self._carry_out(self._waiting.popleft())).add_done_callback(self._ended)
+            text = self._waiting.popleft()
+            command = self._begin_ack(text) or asyncio.get_running_loop().create_task(self._carry_out(text))
+            self._commands.add(command)
+            command.add_done_callback(self._ended)
         self._whole.read(len(self._commands) < MAX_PENDING)
 
-    def _ended(self, _: asyncio.Task[None]) -> None:
+    def _begin_ack(self, text: bytes) -> asyncio.Future[Outcome] | None:
+        """Begin to carry out an ack of one message, without a task; None for any other command, and for one that is
+        refused. Its answer does not wait for a slow reader, of which nothing is read meanwhile."""
+        if len(text) > MAX_ACK_BYTES or not text.isascii() or self._stream.refusal or self._exchange.trace:
+            return None
+        try:
+            made = _decode(text)
+            if len(made.acks) != 1 or made.nacks or made.rejects or made.extends or made.max_in_flight is not UNSET:
+                return None
+            outcome = self._gateway.begin_ack(self._access, made.acks[0])
+        except (msgspec.MsgspecError, RecursionError, BabelgateError):
+            return None
+        if outcome is not None:
+            outcome.add_done_callback(partial(self._acked, made.id))
+        return outcome
+
+    def _acked(self, number: str | int | None, outcome: asyncio.Future[Outcome]) -> None:
+        """Answer an ack of one message."""
+        error: Outcome
+        try:
+            error = outcome.result()
+        except Exception as raised:
+            error = InternalError.caused_by(raised)
+        data = ONE_ACK
+        if error is not None:
+            log_defects(self._exchange, self._exchange.queue, [error])
+            data = _encode(settle_outcome([SettleResult(0, "ack", error)]))
+        if self._protocol.state is OPEN:
+            answer = _answer("settled", number, data)
+            self._exchange.sent += len(answer)
+            self._whole.write_now(answer)
+
+    def _ended(self, command: asyncio.Future[Any]) -> None:
+        self._commands.discard(command)
         self._begin()
 
     def _flush(self) -> None:
@@ -188,9 +233,8 @@ class Socket:
                 data, event = _encode(settle_outcome(results)), "settled"
         except Exception as raised:
             event, data = "problem", problem(_error_of(raised, self._exchange), self._exchange.path)[2]
-        number = b"" if made is None or made.id is None else b'"id":%b,' % _encode(made.id)
         if self._protocol.state is OPEN:
-            await self._exchange.write(_frame(b'{"event":"%b",%b"data":%b}' % (event.encode("ascii"), number, data)))
+            await self._exchange.write(_answer(event, None if made is None else made.id, data))
 
 
 def _error_of(raised: Exception, exchange: Exchange) -> BabelgateError:
@@ -207,6 +251,12 @@ def _is_key(key: bytes) -> bool:
         return len(b64decode(key, validate=True)) == 16
     except binascii.Error:
         return False
+
+
+def _answer(event: str, number: str | int | None, data: bytes) -> bytes:
+    """The answer to the command with this ``id``, if it has one."""
+    member = b"" if number is None else b'"id":%b,' % _encode(number)
+    return _frame(b'{"event":"%b",%b"data":%b}' % (event.encode("ascii"), member, data))
 
 
 def _frame(text: bytes) -> bytes:

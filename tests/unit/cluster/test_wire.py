@@ -103,7 +103,9 @@ def test_an_entry_that_fills_a_call() -> None:
 
 def test_rates() -> None:
     lanes = list(range(LANES))
-    report = RatesReport(1_700_000_000_000, 1_700_000_000_001, {28_333_333: lanes}, [QueueSum("q", lanes, [0.5] * 9)])
+    report = RatesReport(
+        1_700_000_000_000, 1_700_000_000_001, {28_333_333: lanes}, [QueueSum("q", lanes, [0.5] * len(COUNTS))]
+    )
     assert decode_rates(msgspec.json.encode(report)) == report
 
 

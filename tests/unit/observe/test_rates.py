@@ -64,6 +64,7 @@ def hour() -> Hour:
         ("poison", "dead_lettered"),
         ("redriven", "redriven"),
         ("lease_expired", "lease_expired"),
+        ("dropped", "dropped"),
     ],
 )
 def test_each_transition_is_counted_in_its_minute(hour: Hour, kind: str, count: str) -> None:

@@ -15,7 +15,7 @@
     const style = getComputedStyle(document.documentElement);
     const of = (name) => style.getPropertyValue(name).trim();
     return {
-      lines: [1, 2, 3, 4, 5].map((number) => of(`--line-${number}`)),
+      lines: [1, 2, 3, 4, 5, 6].map((number) => of(`--line-${number}`)),
       axis: of("--quiet"),
       grid: of("--line"),
     };

@@ -21,7 +21,7 @@ _FEW = 3
 """Up to so many minutes the running one is drawn, too."""
 _CHARTS = {
     "throughput": ("published", "delivered", "acked"),
-    "failures": ("nacked", "rejected", "dead_lettered", "lease_expired", "broker_errors"),
+    "failures": ("nacked", "rejected", "dead_lettered", "lease_expired", "broker_errors", "dropped"),
     "latencies": ("publish_p50_seconds", "publish_p99_seconds", "delivery_p50_seconds", "delivery_p99_seconds"),
 }
 """The charts, and the figures that each draws."""
@@ -34,6 +34,7 @@ WORDS = {
     "dead_lettered": "dead-lettered",
     "lease_expired": "leases expired",
     "broker_errors": "broker errors",
+    "dropped": "expired and dropped",
     "publish_p50_seconds": "publish, median",
     "publish_p99_seconds": "publish, 99 %",
     "delivery_p50_seconds": "to delivery, median",
