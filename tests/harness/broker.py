@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
@@ -45,6 +46,7 @@ class Broker(ABC):
     - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.
     - ``repeats_writes``: its client repeats a write without an answer; the broker stores a repeated publish once.
     - ``spare_seconds``: how long after its lease a message of a killed process may come again.
+    - ``unrenewed_seconds``: how long a lease lasts at least that the process cannot prolong at the broker.
     - ``crowd``: the most waiting clients, or dead letters, that its server serves in the time of a test.
     - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed, or, where no client sees
       it before, once it is due.
@@ -58,6 +60,7 @@ class Broker(ABC):
     repeats_writes: ClassVar[bool] = False
     costs_durability: ClassVar[bool] = False
     spare_seconds: ClassVar[float] = 0
+    unrenewed_seconds: ClassVar[float] = math.inf
     crowd: ClassVar[int] = 1000
     far_delay: ClassVar[float] = 3600.5
     queue_options: Mapping[str, Any] = {}

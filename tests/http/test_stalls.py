@@ -65,7 +65,8 @@ def _stall(gateway: WatchedGateway, case: Case) -> tuple[Stall, float]:
     stalls: list[Stall] = []
     limit = MAX_STALL_SECONDS
     with gateway.client() as client:
-        client.timeout = httpx.Timeout(120)
+        # Each of the ten batches of 1,000 tokens may take the time-out of its broker.
+        client.timeout = httpx.Timeout(500)
         for number in range(TRIES):
             queue = gateway.prepared(client, case, f"q{CASES.index(case)}-{number}")
             gateway.stall()

@@ -40,6 +40,7 @@ class ServiceBusBroker(ServerBroker):
     sample = "servicebus://sample.servicebus.windows.net"
     name = "azure"
     spare_seconds = _LOCK_SECONDS
+    unrenewed_seconds = _LOCK_SECONDS / 2
     server: ServiceBusEmulator
 
     @staticmethod

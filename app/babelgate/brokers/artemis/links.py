@@ -255,7 +255,9 @@ class ReceiverLink(Link):
         Artemis ends a drain in another thread. Where messages have used all the credit, that may come so late that it
         ends the next drain before that has sent anything, whose own end is late then: so that one is repeated if it
         brings too few, with pauses. It may also end a drain behind any large message: so a drain whose last message
-        was large is repeated, until the loop's time ``enough_at``.
+        was large is repeated, until the loop's time ``enough_at``. While a broker that is busy has not noted the end of
+        a large message, it ends each drain at once: so where all messages are wanted, a drain that brings none behind a
+        large one is repeated with pauses, too.
         """
         wanted = self.received + self.credit + credit
         pauses = iter(_REPEATED_AFTER_SECONDS)
@@ -268,10 +270,12 @@ class ReceiverLink(Link):
             if self.received < wanted:
                 if self.received > before and self._last_was_large:
                     if loop.time() < enough_at:
+                        pauses = iter(_REPEATED_AFTER_SECONDS)
                         continue
                     return
                 is_quick = loop.time() - began < _REPEATED_WITHIN_SECONDS
-                pause = next(pauses, None) if self._late_end and is_quick else None
+                may_be_early = (self._late_end and is_quick) or (self._last_was_large and math.isinf(enough_at))
+                pause = next(pauses, None) if may_be_early else None
                 if pause is None:
                     self._late_end = False
                     return

@@ -44,6 +44,9 @@ _AGAIN_SECONDS = 0.02
 
 Consumers = Callable[[PulsarQueue], ReceivingQueue]
 
+_Page = dict[tuple[int, int, int, int], Delivery]
+"""Deliveries by their places: see :func:`_place`."""
+
 
 class PulsarBrowser:
     """Browses the topics of one binding. ``consumers`` makes consumers of a queue."""
@@ -58,11 +61,11 @@ class PulsarBrowser:
 
     async def peek(self, queue: PulsarQueue, limit: int) -> list[Delivery]:
         """The next messages, at most ``limit``."""
-        taken: list[Delivery] = []
+        taken: _Page = {}
         async with self._browsing(queue) as consumers:
             while len(taken) < limit and (found := await consumers.reserve(min(limit - len(taken), _TAKEN), 0)):
-                taken += found
-        return taken
+                _add(taken, found)
+        return list(taken.values())
 
     async def purge(self, queue: PulsarQueue) -> int:
         """Remove the messages that are ready or delayed; return their number.
@@ -91,17 +94,17 @@ class PulsarBrowser:
         one partition only, so the partitions are read one after the other.
         """
         after = _decode(cursor)
-        page: list[Delivery] = []
+        page: _Page = {}
         topics = await self._topics(queue)
         for topic in topics[after[0] if after else 0 :]:
             if len(page) > limit:
                 break
             async with self._reading(replace(queue, partition=topic)) as consumers:
                 while len(page) <= limit and (found := await _next_dead(consumers, self._others_seconds)):
-                    page += [each for each in found if _place(each) > after]
-        page.sort(key=_place)
-        records = [DeadRecord(each.handle, each.body, each.headers, each.carried) for each in page[:limit]]
-        return records, _encode(page[limit - 1]) if len(page) > limit else None
+                    _add(page, [each for each in found if _place(each) > after])
+        first = [page[place] for place in sorted(page)[:limit]]
+        records = [DeadRecord(each.handle, each.body, each.headers, each.carried) for each in first]
+        return records, _encode(first[-1]) if len(page) > limit else None
 
     async def remove_dead(self, queue: PulsarQueue, records: Sequence[DeadRecord]) -> list[bool]:
         """Remove records; per record whether this call has removed it, as far as this process knows."""
@@ -239,6 +242,12 @@ def _place(delivery: Delivery) -> tuple[int, int, int, int]:
     """The order of the records: by partition, then as the broker has stored them."""
     handle = _handle(delivery.handle)
     return handle.partition or 0, handle.place.ledger, handle.place.entry, handle.position or 0
+
+
+def _add(page: _Page, found: Sequence[Delivery]) -> None:
+    """Add what was found. A broker sends messages twice that it was reading when the consumer that held them ended: the
+    later delivery is the one that is held."""
+    page.update((_place(each), each) for each in found)
 
 
 def _name(key: str) -> str:
