@@ -117,8 +117,8 @@ def test_the_patterns_find_what_they_look_for(pattern: re.Pattern[str], text: st
 
 
 def test_readers_find_each_folder_and_each_target() -> None:
-    """README says of each folder whether it is product or workshop; ``make help`` has a line for each target."""
-    tables = (ROOT / "README.md").read_text("utf-8").partition("## Development")[2]
+    """CONTRIBUTING says of each folder whether it is product or workshop; ``make help`` has a line for each target."""
+    tables = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## The tree")[2]
     paths = [relative(path) for path in tracked()]
     folders = {path.split("/")[0] for path in paths if "/" in path} - {"app"}
     packages = {path.split("/")[2] for path in paths if path.startswith("app/babelgate/") and path.count("/") > 2}
