@@ -38,6 +38,7 @@ IDENTITIES = {
     "five requests": at_once("requests", 5),
     "four messages": at_once("messages", 4),
     "unlimited": {},
+    "three leases": {"max_leases": 3},
 }
 QUEUES = {
     "three*": at_once("messages", 3),
@@ -46,6 +47,7 @@ QUEUES = {
     "shared*": {"per_identity": at_once("messages", 2)},
     "short*": {"max_depth": 2},
     "narrow*": {"max_message_bytes": 64, "max_receives": 1, "max_streams": 1},
+    "leased*": {"max_leases": 2, "per_identity": {"max_leases": 1}},
 }
 
 
@@ -223,7 +225,7 @@ def test_operators_see_the_limits_and_what_they_refused(client_of, queue):
     client = client_of()
     limits = client.get(f"queues/shared{queue}").json()["policy"]["limits"]
     rates = {f"{unit}_per_second": None for unit in ("requests", "messages", "bytes")}
-    rates |= dict.fromkeys(("max_message_bytes", "max_receives", "max_streams"))
+    rates |= dict.fromkeys(("max_message_bytes", "max_receives", "max_streams", "max_leases"))
     per_identity = rates | {"messages_per_second": 2 / 80_000, "burst_seconds": 80_000}
     assert limits == rates | {
         "burst_seconds": 1,
@@ -308,9 +310,73 @@ def test_receives_and_streams_at_a_time(client_of, queue):
             time.sleep(0.05)
 
 
+def receive(served, queue, token, **asked):
+    """The answer to a receive in one piece, so that it can be served directly."""
+    body = json.dumps(asked).encode() if asked else b""
+    return answer(served, post(f"/queues/{queue}/messages:receive", body, token=token))
+
+
+def test_leases_at_a_time(client_of, served, queue):
+    queue, client = f"leased{queue}", client_of("unlimited")
+    client.post(f"queues/{queue}/messages:batch", json=[DRAFT] * 5).raise_for_status()
+    before = len(served.directly)
+    taken = []
+
+    def take(token):
+        status, fields, body = receive(served, queue, token, max_messages=5)
+        assert (status, len(body["messages"])) == (200, 1)
+        assert '"identity-on-queue-leases";r=0' in fields["ratelimit"]
+        taken.append(body["messages"][0]["ack_token"])
+
+    def refused(token, says, left):
+        for asked in ({}, {"wait_seconds": 0.2}):
+            status, fields, body = receive(served, queue, token, **asked)
+            assert (status, body["code"], fields["retry-after"]) == (429, "leases_exceeded", "1")
+            assert says in body["detail"] and "leases already" in body["detail"] and body["retryable"]
+            assert '"queue-leases";q=2;qu="leases"' in fields["ratelimit-policy"]
+            assert f'"queue-leases";r={left}' in fields["ratelimit"]
+
+    take("all")
+    refused("all", f"The identity 'all', on the queue '{queue}',", 1)
+    take("unlimited")
+    refused("other", f"The queue '{queue}'", 0)
+    assert served.directly[before:] == ([True] * 6 if served.app.direct is not None else [])
+    metrics = client_of().get("metrics").text.splitlines()
+    assert "babelgate_counted_leases 2.0" in metrics
+    # A stream opens, and gets its message when there is room.
+    with client_of("other").stream(
+        "POST", f"queues/{queue}/messages:stream", headers={"accept": LINES["content-type"]}
+    ) as stream:
+        assert stream.status_code == 200
+        client.post(f"queues/{queue}/messages:ack", json={"ack_tokens": taken}).raise_for_status()
+        assert any("ack_token" in line for line in stream.iter_lines())
+    deadline = time.monotonic() + 60
+    while "babelgate_counted_leases 0.0" not in client_of().get("metrics").text.splitlines():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_leases_of_an_identity_count_on_all_its_queues(client_of, queue):
+    client = client_of("three leases")
+    taken = []
+    for number in range(4):
+        name = f"{queue}.{number % 2}"
+        client.post(f"queues/{name}/messages", json=DRAFT).raise_for_status()
+        taken.append((name, client.post(f"queues/{name}/messages:receive", json={"wait_seconds": 0})))
+    assert [reply.status_code for _, reply in taken] == [200, 200, 200, 429]
+    problem(taken[-1][1], 429, "leases_exceeded")
+    tokens = [(name, reply.json()["messages"][0]["ack_token"]) for name, reply in taken[:3]]
+    for verb, body in (("ack", {}), ("nack", {"delay_seconds": 0}), ("reject", {})):
+        name, token = tokens.pop()
+        client.post(f"queues/{name}/messages:{verb}", json={"ack_tokens": [token], **body}).raise_for_status()
+        left_over = client.post(f"queues/{queue}.1/messages:receive").raise_for_status().json()["messages"]
+        tokens += [(f"{queue}.1", each["ack_token"]) for each in left_over]
+
+
 @pytest.mark.parametrize(
     ("key", "config"),
     [
+        ("rate_limits.identity.max_leases", {"rate_limits": {"identity": {"max_leases": 0}}}),
         ("rate_limits.identity.requests_per_second", {"rate_limits": {"identity": {"requests_per_second": 0}}}),
         ("rate_limits.identity.burst_seconds", {"rate_limits": {"identity": {"burst_seconds": 0.5}}}),
         ("rate_limits.identities", {"rate_limits": {"identities": {}}}),

@@ -9,6 +9,7 @@ from tests.suites.events import TestEvents as TestEvents
 from tests.suites.framings import TestFramings as TestFramings
 from tests.suites.freed import TestFreed as TestFreed
 from tests.suites.hung import TestHung as TestHung
+from tests.suites.leases import TestLeases as TestLeases
 from tests.suites.letters import TestLetters as TestLetters
 from tests.suites.life import TestLife as TestLife
 from tests.suites.limits import TestLimits as TestLimits

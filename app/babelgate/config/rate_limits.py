@@ -35,11 +35,19 @@ class RateSettings(Section):
         default=None, ge=1, description="Receives that one process serves at a time, including waiting ones."
     )
     max_streams: int | None = Field(default=None, ge=1, description="Streams that one process serves at a time.")
+    max_leases: int | None = Field(
+        default=None, ge=1, description="Messages that one process has handed out and that are not settled, at a time."
+    )
 
     @property
     def terms(self) -> RateTerms:
         """The same for the gateway."""
         return RateTerms(**self._values)
+
+    @property
+    def limits_leases(self) -> bool:
+        """Whether a number of leases is limited."""
+        return self.max_leases is not None
 
     @property
     def _values(self) -> dict[str, Any]:
@@ -57,6 +65,11 @@ class QueueLimitSettings(RateSettings):
         ge=1,
         description="Messages on the queue, ready and delayed, beyond which publishes are 429 `queue_full`. None: any.",
     )
+
+    @property
+    def limits_leases(self) -> bool:
+        """Whether a number of leases is limited."""
+        return super().limits_leases or (self.per_identity is not None and self.per_identity.limits_leases)
 
     def counted(self, together: bool) -> QueueTerms:
         """The same for the gateway. ``together``: all replicas count rates together."""

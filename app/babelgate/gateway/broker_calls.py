@@ -17,6 +17,7 @@ from babelgate.brokers.parking import ParkingPlace
 from babelgate.envelope import Envelope
 from babelgate.errors import BabelgateError, LeaseLost
 from babelgate.gateway.ack_tokens import NO_FACTS, Lease
+from babelgate.gateway.counted_leases import CountedLeases
 from babelgate.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from babelgate.gateway.idempotency import KeyedResult as Published
 from babelgate.gateway.model import Action
@@ -47,10 +48,13 @@ class BrokerCalls:
     """The calls for the queue of ``route``. It knows nothing of the queue's batchers, receives and leases, which keep
     it: so none of them is in a cycle of references, and all are freed with the last reference to them."""
 
-    __slots__ = ("_observe", "_outages", "_streams", "circuit", "route")
+    __slots__ = ("_counted", "_observe", "_outages", "_streams", "circuit", "route")
 
-    def __init__(self, route: Route, observe: Observe, outages: Outages, streams: OpenStreams) -> None:
+    def __init__(
+        self, route: Route, observe: Observe, outages: Outages, streams: OpenStreams, counted: CountedLeases
+    ) -> None:
         self.route = route
+        self._counted = counted
         self.circuit = outages.circuits[route.broker]
         self._observe = observe
         self._outages = outages
@@ -146,6 +150,10 @@ class BrokerCalls:
         could not be opened."""
         if self._streams.holders:
             self._streams.settled(action, opened, outcomes)
+        if self._counted.held:
+            for lease, outcome in zip(opened, outcomes, strict=True):
+                if isinstance(lease, Lease):
+                    self._counted.settled(lease.queue, lease.handle, outcome)
         settled: list[Facts] = []
         lost: list[Facts] = []
         for lease, outcome in zip(opened, outcomes, strict=True):

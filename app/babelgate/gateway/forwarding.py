@@ -20,6 +20,7 @@ from babelgate.brokers.binding import Outcome
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, InternalError, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
+from babelgate.gateway.counted_leases import CountedLeases
 from babelgate.gateway.former_queues import FormerQueues
 from babelgate.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from babelgate.gateway.queue_runtime import QueueRuntime
@@ -80,7 +81,10 @@ class Forwarding:
         forwarder: Forwarder,
         observe: Observe,
         clock: Clock,
+        counted: CountedLeases,
     ) -> None:
+        """``counted``: the receivers of leases that count have to see how they end."""
+        self._counted = counted
         self._settler = settler
         self._sealer = sealer
         self._incarnation = incarnation
@@ -100,7 +104,7 @@ class Forwarding:
 
     async def _at(self, traceparent: str | None, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         route = runtime.route
-        if not route.settles_elsewhere:
+        if not (route.settles_elsewhere or self._counted.are_limited):
             return await self._settler.settle(runtime, settlement)
         owners, results = await self._settle(runtime, settlement, self._forwarder, traceparent)
         results = self._with_expired_as_lost(route, settlement, results)
@@ -115,7 +119,9 @@ class Forwarding:
             lease = self._sealer.open(token, route.queue, keep=False)
         except BabelgateError:
             return None
-        if lease.broker != route.broker or (route.settles_elsewhere and lease.receiver != self._incarnation):
+        if lease.broker != route.broker or (
+            (route.settles_elsewhere or lease.sticky) and lease.receiver != self._incarnation
+        ):
             return None
         outcome = runtime.acker.submit(lease)
         if route.settles_elsewhere:
@@ -196,9 +202,10 @@ class Forwarding:
                 return error
             except OwnerUnreachable as error:
                 is_acks = not (part.nacks or part.rejects or part.extends)
-                if error.facts.get("is_refusal") or not (is_anywhere and is_acks):
+                needs_owner = not is_acks and route.settles_elsewhere
+                if error.facts.get("is_refusal") or needs_owner or not is_anywhere:
                     return error
-                # An ack was only forwarded for the owner to see it, and to know whether its lease has ended.
+                # It was only forwarded for the owner to see it, and to know whether its lease has ended.
                 if is_kept:
                     adopted.update((token, self._sealer.open(token, route.queue)) for token in part.acks)
                 return await self._settled_for(runtime, part)

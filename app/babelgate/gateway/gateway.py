@@ -29,6 +29,7 @@ from babelgate.gateway.access import ACCESS_BYTES, ACCESSES_BYTES, Access
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.counted_leases import CountedLeases, LeaseHolder
 from babelgate.gateway.dead_letter_operations import DeadLetterOperations
 from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.former_queues import FormerQueues
@@ -106,24 +107,23 @@ class Gateway:
         self.admission = admission or Admission()
         self.rate_limits = rate_limits
         self.started = self.draining = False
-        self._sealer = sealer
-        self._capacity = capacity
+        self._sealer, self._capacity = sealer, capacity
         self.incarnation = os.urandom(8).hex()
         """Identifies this process to its peers and in its tokens; random at each start."""
         self._deliverer = Deliverer(sealer, self.incarnation, observe)
+        counted = self.counted = CountedLeases(clock, self._deliverer.sticky, rate_limits)
         self.schema_checks = SchemaChecks(observe)
         self._publisher = Publisher(self.limits, clock, self.schema_checks)
-        settler = Settler(sealer, clock, observe)
-        self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
-        self.broker_usage: dict[str, BrokerUsage] = {name: BrokerUsage() for name in bindings}
+        settler, others = Settler(sealer, clock, observe), forwarder or NoPeers()
+        self._forwarding = Forwarding(settler, sealer, self.incarnation, others, observe, clock, counted)
+        self.broker_usage = {name: BrokerUsage() for name in bindings}
         """The leases that this process keeps, per broker."""
         pauses = self.pauses = pauses or Pauses(clock, check_route=router.route)
-        parts = self.keys, self.outages, self._deliverer, self.admission, pauses, self.schema_checks
+        parts = self.keys, self.outages, self._deliverer, self.admission, pauses, self.schema_checks, counted
         shared = Shared(self.limits, clock, observe, *parts)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
-        self.streams = shared.streams
-        runtimes, outages, keys = self.queue_runtimes, self.outages, self.keys
+        self.streams, runtimes, outages, keys = shared.streams, self.queue_runtimes, self.outages, self.keys
         self.overview = Overview(router, bindings, required, urls or {}, keys, runtimes, outages, pauses)
         self.accesses: Cache[tuple[Caller, Right, str], Access] = Cache(ACCESSES_BYTES, ACCESS_BYTES)
         self.history = history or History()
@@ -164,7 +164,7 @@ class Gateway:
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
-        limits = () if self.rate_limits is None else (self.rate_limits,)
+        limits = (self.counted,) if self.rate_limits is None else (self.counted, self.rate_limits)
         parts = (self.outages, self.letters.jobs, self.queue_list, self.streams, self.mover, self.former, *limits)
         await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
@@ -297,12 +297,12 @@ class Gateway:
         ``lease_seconds`` None: the queue's policy. When this call is cancelled, deliveries reserved for it are returned
         to the broker.
         """
-        runtime, lease_seconds = self._receiving(caller, queue, lease_seconds)
+        runtime, lease_seconds, holder = self._receiving(caller, queue, lease_seconds)
         if self._capacity is not None:
             await self._capacity()
             # Another one may have taken its place: leases must be kept where the next settle looks for them.
             runtime = self._runtime(caller, Right.LISTEN, queue)
-        receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds, caller)
+        receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds, caller, holder)
         if trace is None:
             return await receive
         with receiving(trace, runtime.route) as span:
@@ -319,21 +319,21 @@ class Gateway:
         """
         if self._capacity is not None or self.tracing.sampling.bound:
             return None
-        runtime, lease_seconds = self._receiving(access.caller, access, lease_seconds)
+        runtime, lease_seconds, holder = self._receiving(access.caller, access, lease_seconds)
         receiver = runtime.receiver
-        return receiver, receiver.begin(max_messages, wait_seconds, lease_seconds, access.caller)
+        return receiver, receiver.begin(max_messages, wait_seconds, lease_seconds, access.caller, holder)
 
     def _receiving(
         self, caller: Caller, queue: str | Access, lease_seconds: float | None
-    ) -> tuple[QueueRuntime, float]:
-        """The runtime of a queue that may be received from now, and the duration of the leases."""
+    ) -> tuple[QueueRuntime, float, LeaseHolder | None]:
+        """The runtime of a queue that may be received from now, the duration of the leases, and who holds them."""
         runtime = self._runtime(caller, Right.LISTEN, queue)
         lease_seconds = runtime.route.lease_seconds(lease_seconds)
         usage = self.broker_usage[runtime.route.broker]
         self.admission.check_handing_out(runtime.route.broker, usage.count, usage.size)
         if runtime.circuit.is_open:
             raise runtime.circuit.refusal()
-        return runtime, lease_seconds
+        return runtime, lease_seconds, None if self.rate_limits is None else self.counted.holder(caller, runtime.route)
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""

@@ -35,6 +35,7 @@ from babelgate.observe.metrics.catalogue import (
     CONFIG_LOADED,
     CONFIG_REFUSED,
     CONFIG_RELOADS,
+    COUNTED_LEASES,
     DEAD_LETTERS,
     FOREIGN,
     ISSUER_FAILURES,
@@ -185,6 +186,8 @@ class Gauges:
         if limits is None:
             return {}
         found: Snapshot = {RATE_LIMITED.otel: {(name,): float(limits.refused[name]) for name in LIMITS}}
+        if limits.counts_leases:
+            found[COUNTED_LEASES.otel] = {(): float(len(self._gateway.counted.held))}
         return found if limits.shared is None else found | {RATES_ALONE.otel: {(): float(limits.shared.is_alone)}}
 
     def _of_journal(self) -> Snapshot:

@@ -10,7 +10,7 @@ from typing import Literal
 class RateTerms:
     """Rates, and other limits; None: no limit. After a pause, what ``burst_seconds`` bring may come at once.
 
-    ``max_message_bytes``: of one message as it is sent. ``max_receives``, ``max_streams``: at a time.
+    ``max_message_bytes``: of one message as it is sent. ``max_receives``, ``max_streams``, ``max_leases``: at a time.
     """
 
     requests_per_second: float | None = None
@@ -20,12 +20,13 @@ class RateTerms:
     max_message_bytes: int | None = None
     max_receives: int | None = None
     max_streams: int | None = None
+    max_leases: int | None = None
 
     @property
     def limits_anything(self) -> bool:
         """Whether anything is limited by them."""
         rates = self.requests_per_second, self.messages_per_second, self.bytes_per_second
-        others = self.max_message_bytes, self.max_receives, self.max_streams
+        others = self.max_message_bytes, self.max_receives, self.max_streams, self.max_leases
         return any(limit is not None for limit in (*rates, *others))
 
 

@@ -18,6 +18,7 @@ from babelgate.errors import BabelgateError, BodyTooLarge, EnvelopeError
 from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.admission import Admission
 from babelgate.gateway.broker_calls import BrokerCalls, KeyedSender, PendingPublish
+from babelgate.gateway.counted_leases import CountedLeases
 from babelgate.gateway.deliver import Deliverer
 from babelgate.gateway.expiry import with_expiry
 from babelgate.gateway.idempotency import KeyedResult as Published
@@ -60,6 +61,7 @@ class Shared(Struct, frozen=True):
     admission: Admission
     pauses: Pauses
     schema_checks: SchemaChecks
+    counted: CountedLeases
     streams: OpenStreams = field(default_factory=OpenStreams)
 
 
@@ -85,7 +87,7 @@ class QueueRuntime:
     def __init__(self, route: Route, broker_usage: BrokerUsage, shared: Shared) -> None:
         """``broker_usage``: the leases that this process keeps of the route's broker."""
         self.route = route
-        self.calls = BrokerCalls(route, shared.observe, shared.outages, shared.streams)
+        self.calls = BrokerCalls(route, shared.observe, shared.outages, shared.streams, shared.counted)
         self.circuit = self.calls.circuit
         self.used = False
         """Whether it was used since :class:`babelgate.gateway.runtimes.QueueRuntimes` last looked for idle ones."""
@@ -155,18 +157,19 @@ class QueueRuntime:
 
         route, shared = self.route, self._shared
         checks = shared.schema_checks
+        give_back = partial(_give_back, route, lease_manager, shared.counted)
         inspector = Inspector(route, lease_manager, shared.limits, shared.clock, shared.observe, checks)
 
         async def inspect(deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
             ready = await inspector.inspect(deliveries)
             # They were reserved before the queue was paused.
             if ready and pauses.get(route.queue) is not None:
-                await _give_back(route, lease_manager, [each.delivery.handle for each in ready])
+                await give_back([each.delivery.handle for each in ready])
                 return []
             return ready
 
         hand_out = partial(shared.deliverer.hand_out, route)
-        receiver = Receiver(reserve, inspect, hand_out, partial(_give_back, route, lease_manager))
+        receiver = Receiver(reserve, inspect, hand_out, give_back)
         if self._stopped:
             receiver.stop()
         return receiver
@@ -329,7 +332,7 @@ class QueueRuntime:
         After a native batch without an answer the rest is left to its leases, so this takes one time-out at most.
         """
         for chunk in batches(handles, self.route.capabilities.max_batch):
-            if await _give_back(self.route, self.lease_manager, chunk):
+            if await _give_back(self.route, self.lease_manager, self._shared.counted, chunk):
                 break
 
     def sticky(self, message: Message) -> Message:
@@ -352,6 +355,9 @@ class QueueRuntime:
                 outcomes += await extending
             except BabelgateError as error:
                 outcomes += [error.without_frames()] * len(chunk)
+        if self._shared.counted.held:
+            for handle, outcome in zip(handles, outcomes, strict=True):
+                self._shared.counted.settled(self.route.queue, handle, outcome)
         return outcomes
 
     def _broker_properties(
@@ -369,10 +375,13 @@ class QueueRuntime:
         return agreed("broker_properties", f"the header {_PROPERTIES_HEADER}", sent, properties)
 
 
-async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> bool:
+async def _give_back(route: Route, lease_manager: LeaseManager, counted: CountedLeases, handles: Sequence[str]) -> bool:
     """Give back; returns whether the broker did not answer."""
     try:
         outcomes = await lease_manager.give_back(handles)
+        if counted.held:
+            for handle, outcome in zip(handles, outcomes, strict=True):
+                counted.settled(route.queue, handle, outcome)
         return bool(outcomes) and is_silence(outcomes[-1])
     except BabelgateError as error:
         queue, broker = route.queue, route.broker

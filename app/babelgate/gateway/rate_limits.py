@@ -1,5 +1,5 @@
 """Limits of identities and queues: requests, published messages and their bytes a second, the size of a message, the
-depth of a queue, and receives and streams at a time.
+depth of a queue, and receives, streams and leases at a time.
 
 Three scopes have buckets of their own: an identity on all queues, a queue with all identities, and an identity on a
 queue. An operation needs all of them. What one bucket refuses is taken from none.
@@ -26,10 +26,11 @@ from babelgate.runtime.cache import Recent
 
 Scope = Literal["identity", "queue", "identity-on-queue"]
 Work = Literal["receives", "streams"]
+_Running = Literal[Work, "leases"]
 UNITS = ("requests", "messages", "bytes")
 _SCOPES: tuple[Scope, ...] = ("identity", "queue", "identity-on-queue")
 LIMITS = (
-    *(f"{scope}-{unit}" for scope in _SCOPES for unit in (*UNITS, "receives", "streams", "message-bytes")),
+    *(f"{scope}-{unit}" for scope in _SCOPES for unit in (*UNITS, "receives", "streams", "leases", "message-bytes")),
     "queue-depth",
 )
 """The names of all limits, in metrics and in the fields of answers."""
@@ -53,7 +54,7 @@ class ConcurrencyExceeded(BabelgateError):
 
 class Allowance:
     """The buckets of one scope, in the order of UNITS; None: no limit. ``says``: the beginning of a refusal.
-    ``running``: its receives and streams. ``terms``: what is configured."""
+    ``running``: its receives, streams and leases. ``terms``: what is configured."""
 
     __slots__ = ("buckets", "policies", "running", "says", "scope", "terms")
 
@@ -77,7 +78,7 @@ class Allowance:
         self.says = says
         self.scope = scope
         self.terms = terms
-        self.running: Counter[Work] = Counter()
+        self.running: Counter[_Running] = Counter()
 
     def is_busy_with(self, work: Work) -> bool:
         """Whether it has as many receives or streams as it may."""
@@ -215,6 +216,10 @@ class Quota:
                     name, described = policy
                     policies.append(described)
                     states.append(b"%b;r=%d;t=%d" % (name, bucket.left(now) + 1e-6, math.ceil(bucket.full_in(now))))
+            if (most := allowance.terms.max_leases) is not None:
+                policies.append(b'"%b-leases";q=%d;qu="leases"' % (allowance.scope.encode("ascii"), most))
+                left = max(most - allowance.running["leases"], 0)
+                states.append(b'"%b-leases";r=%d' % (allowance.scope.encode("ascii"), left))
         if not policies:
             return []
         return [(b"ratelimit-policy", b", ".join(policies)), (b"ratelimit", b", ".join(states))]
@@ -230,8 +235,11 @@ class RateLimits:
         clock: Callable[[], float] = time.monotonic,
         most: int = MAX_ALLOWANCES,
         shared: SharedRates | None = None,
+        counts_leases: bool = True,
     ) -> None:
-        """``clock``: seconds. ``most``: see MAX_ALLOWANCES. ``shared``: None if each process counts for itself."""
+        """``clock``: seconds. ``most``: see MAX_ALLOWANCES. ``shared``: None if each process counts for itself.
+        ``counts_leases``: whether some terms have ``max_leases``."""
+        self.counts_leases = counts_leases
         self.shared = shared
         self._router = router
         self._identity = identity
@@ -244,6 +252,18 @@ class RateLimits:
 
     def of(self, caller: Caller, route: Route | None) -> Quota | None:
         """What an operation of ``caller`` on a queue, or on none, has to keep to; None: nothing."""
+        found = self._scopes(caller, route)
+        if route is not None and (terms := route.policy.limits) is not None and terms.max_depth is not None:
+            return Quota(found, self._clock, self.refused, self._depths.of(route), terms.max_depth)
+        return Quota(found, self._clock, self.refused) if found else None
+
+    def of_leases(self, caller: Caller, route: Route) -> Sequence[Allowance]:
+        """The scopes whose leases are limited, of those that a receive of ``caller`` on a queue counts for."""
+        if not self.counts_leases:
+            return ()
+        return [each for each in self._scopes(caller, route) if each.terms.max_leases is not None]
+
+    def _scopes(self, caller: Caller, route: Route | None) -> list[Allowance]:
         found = []
         terms = self._identity if caller.limits is None else caller.limits
         name = caller.name
@@ -256,9 +276,7 @@ class RateLimits:
             if queue_terms.per_identity is not None and queue_terms.per_identity.limits_anything:
                 says = f"The identity {name!r}, on the queue {queue!r},"
                 found.append(self._allowance((name, queue), queue_terms.per_identity, "identity-on-queue", says))
-            if queue_terms.max_depth is not None:
-                return Quota(found, self._clock, self.refused, self._depths.of(route), queue_terms.max_depth)
-        return Quota(found, self._clock, self.refused) if found else None
+        return found
 
     def of_request(self, caller: Caller, queue: str) -> Quota | None:
         """The same for a request whose path names a queue, or none. One of a caller without a right on the queue costs
@@ -275,6 +293,7 @@ class RateLimits:
         """Limit as ``other`` does from now on, which is not used itself. What runs stays counted, and buckets whose
         terms are the same stay as full as they are."""
         self._identity = other._identity
+        self.counts_leases = other.counts_leases
 
     async def close(self) -> None:
         """Stop counting; idempotent."""

@@ -17,8 +17,10 @@ from msgspec import Struct
 from babelgate.brokers.binding import Delivery
 from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller, Ending
+from babelgate.gateway.counted_leases import LeaseHolder
 from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
+from babelgate.gateway.shares import divided, grouped
 from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
 from babelgate.runtime.background import BackgroundTasks
@@ -53,7 +55,7 @@ GiveBack = Callable[[Sequence[str]], Awaitable[object]]
 
 class Waiter(Struct, eq=False):
     """A receive that waits. ``future``: of its messages; cancelled when it has left. ``ending``: ends the wait when the
-    credential of its caller ends."""
+    credential of its caller ends. ``holder``: whose leases those of its messages will be; None: they do not count."""
 
     limit: int
     lease_seconds: float
@@ -63,6 +65,7 @@ class Waiter(Struct, eq=False):
     """The one that serves it now: a reload of the configuration may hand it over to another one."""
     timer: asyncio.TimerHandle | None = None
     ending: Ending | None = None
+    holder: LeaseHolder | None = None
 
     def stop_timers(self) -> None:
         """End the wait no more by itself."""
@@ -91,6 +94,8 @@ class Receiver:
     A receive returns an empty list only when the broker has confirmed that the queue is empty: after its wait a receive
     makes one more, non-blocking reserve. If the broker does not answer, its error is raised.
 
+    A receive whose caller has as many leases as it may waits until one of them ends, and ends with LeasesExceeded.
+
     ``return_seconds``: the longest wait for receives that were served to come back.
     """
 
@@ -106,6 +111,8 @@ class Receiver:
         self._poll_task: asyncio.Task[None] | None = None
         self._returning: BackgroundTasks[None] = BackgroundTasks()
         self._stopped = False
+        self._blocked: asyncio.Future[None] | None = None
+        """Done when one of the receives that wait may have room for a lease; None unless all lack it."""
         self._empty_at = -math.inf
         """Loop time at which the last non-blocking reserve that found the queue empty began."""
         self._message_bytes = RESERVED_BYTES / MAX_RESERVED
@@ -126,15 +133,21 @@ class Receiver:
         return self._wait_task is not None or self._poll_task is not None or bool(self._returning)
 
     async def receive(
-        self, limit: int, wait_seconds: float, lease_seconds: float, caller: Caller | None = None
+        self,
+        limit: int,
+        wait_seconds: float,
+        lease_seconds: float,
+        caller: Caller | None = None,
+        holder: LeaseHolder | None = None,
     ) -> list[Message]:
         """Up to ``limit`` messages as soon as there is one; none after ``wait_seconds`` and one more round trip, or
         once the credential of ``caller`` ends.
 
         Raises the broker's error, at the latest when a reserve that begins at the end of the wait has ended. When the
-        call is cancelled, deliveries reserved for it are given back.
+        call is cancelled, deliveries reserved for it are given back. Raises LeasesExceeded when ``holder`` may have no
+        further lease at the end of the wait.
         """
-        waiter = self.begin(limit, wait_seconds, lease_seconds, caller)
+        waiter = self.begin(limit, wait_seconds, lease_seconds, caller, holder)
         try:
             return await waiter.future
         except asyncio.CancelledError:
@@ -143,16 +156,24 @@ class Receiver:
                 await asyncio.shield(waiter.receiver._return(waiter.future.result()))
             raise
 
-    def begin(self, limit: int, wait_seconds: float, lease_seconds: float, caller: Caller | None = None) -> Waiter:
+    def begin(
+        self,
+        limit: int,
+        wait_seconds: float,
+        lease_seconds: float,
+        caller: Caller | None = None,
+        holder: LeaseHolder | None = None,
+    ) -> Waiter:
         """Begin a receive. Its future has the result of :meth:`receive`, or its error, unless it :meth:`leaves
         <leave>` before."""
         loop = self._loop
-        waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future(), self)
+        waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future(), self, holder=holder)
         if wait_seconds > 0 and not self._stopped:
             self._waiting[waiter] = None
             waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
             if caller is not None:
                 waiter.ending = caller.when_ended(partial(self._end_now, waiter))
+            self._unblock()
             if self._wait_task is None:
                 self._wait_task = loop.create_task(self._serve_waiting())
         else:
@@ -179,6 +200,7 @@ class Receiver:
                 waiter.resolve([])
             else:
                 other.take_over(waiter)
+        self._unblock()
 
     def take_over(self, waiter: Waiter) -> None:
         """Serve a receive that another receiver has begun."""
@@ -187,6 +209,7 @@ class Receiver:
         if waiter.timer is not None:
             waiter.timer.cancel()
             waiter.timer = self._loop.call_at(waiter.timer.when(), self._end_wait, waiter)
+        self._unblock()
         if self._wait_task is None:
             self._wait_task = self._loop.create_task(self._serve_waiting())
 
@@ -200,6 +223,7 @@ class Receiver:
         for waiter in self._waiting:
             waiter.resolve([])
         self._waiting.clear()
+        self._unblock()
 
     async def idle(self) -> None:
         """Wait until no reserve is in flight: SLICE_SECONDS and the time-out of a reserve after :meth:`stop`."""
@@ -229,6 +253,32 @@ class Receiver:
         waiter.stop_timers()
         waiter.receiver._waiting.pop(waiter, None)
         waiter.receiver._polling.pop(waiter, None)
+        if not waiter.receiver._waiting:
+            waiter.receiver._unblock()
+
+    def _refuse(self, waiters: _Waiters, full: Sequence[Waiter]) -> None:
+        """End the receives in ``full`` whose callers may have no further lease, unless they wait for one to end."""
+        for waiter in full if waiters is self._polling else ():
+            self._remove(waiter)
+            if waiter.holder is not None and not waiter.future.done():
+                waiter.future.set_exception(waiter.holder.refusal())
+
+    def _unblock(self) -> None:
+        if self._blocked is not None and not self._blocked.done():
+            self._blocked.set_result(None)
+
+    async def _room(self) -> None:
+        """Wait until one of the receives that wait may have room for a lease, or until there is none."""
+        blocked = self._blocked = self._loop.create_future()
+        counted = next((waiter.holder.counted for waiter in self._waiting if waiter.holder is not None), None)
+        if counted is None:
+            return
+        counted.when_freed(self._unblock)
+        try:
+            await blocked
+        finally:
+            self._blocked = None
+            counted.forget(self._unblock)
 
     async def _serve_waiting(self) -> None:
         try:
@@ -249,7 +299,7 @@ class Receiver:
                 group = await self._serve_head(self._polling, 0)
                 left = [waiter for waiter in group if waiter in self._polling]
                 # A reserve is bounded in size: only one that served no waiter shows that the queue is empty.
-                if len(left) == len(group):
+                if group and len(left) == len(group):
                     self._empty_at = began
                     for waiter in left:
                         del self._polling[waiter]
@@ -263,17 +313,13 @@ class Receiver:
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
-        lease_seconds = next(iter(waiters)).lease_seconds
-        group: list[Waiter] = []
-        requested = 0
-        for waiter in waiters:
-            if waiter.lease_seconds != lease_seconds:
-                continue
-            # Each waiter gets its whole limit or waits for the next reserve.
-            if group and requested + waiter.limit > MAX_RESERVED:
-                break
-            group.append(waiter)
-            requested += waiter.limit
+        group, requested, full = grouped(waiters, MAX_RESERVED)
+        self._refuse(waiters, full)
+        if not group:
+            if waiters is self._waiting:
+                await self._room()
+            return group
+        lease_seconds = group[0].lease_seconds
         try:
             while True:
                 # At most RESERVED_BYTES are reserved: fewer messages than requested are normal.
@@ -314,20 +360,14 @@ class Receiver:
 
     def _serve(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
         """Hand out to ``waiters`` in order; return the deliveries that are left."""
-        served: list[Waiter] = []
-        count = 0
-        for waiter in waiters:
-            if count >= len(ready):
-                break
-            if waiter.lease_seconds == lease_seconds:
-                served.append(waiter)
-                if not waiter.future.done():
-                    count += waiter.limit
+        served, count, full = divided(waiters, len(ready), lease_seconds)
         messages = self._hand_out(ready[:count], lease_seconds) if count else []
         at = 0
-        for waiter in served:
+        for waiter, limit in served:
             del waiters[waiter]
             if not waiter.future.done():
-                waiter.resolve(messages[at : at + waiter.limit])
-                at += waiter.limit
+                got = messages[at : at + limit]
+                waiter.resolve(got if waiter.holder is None else waiter.holder.hold(got))
+                at += limit
+        self._refuse(waiters, full)
         return ready[count:]

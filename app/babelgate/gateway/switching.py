@@ -219,3 +219,4 @@ def _limit(gateway: Gateway, limits: RateLimits | None) -> None:
         before.configure(limits)
     else:
         gateway.rate_limits = limits
+    gateway.counted.configure(gateway.rate_limits)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from babelgate import errors
 from babelgate.cloudevents import HeaderProblem
 from babelgate.errors import BabelgateError, shortened
-from babelgate.gateway import buckets, depths, history, loaded, pauses, rate_limits
+from babelgate.gateway import buckets, counted_leases, depths, history, loaded, pauses, rate_limits
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.jsontext import MAX_POINTER
 from babelgate.observe.audit.trail import AuditUnavailable
@@ -175,6 +175,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     buckets.RateExceeded: Meaning(429, "Rate exceeded", 1),
     depths.QueueFull: Meaning(429, "Queue full", 1),
     rate_limits.ConcurrencyExceeded: Meaning(429, "Too many at a time", 1),
+    counted_leases.LeasesExceeded: Meaning(429, "Too many leases", 1),
     errors.BrokerError: Meaning(502, "Broker error"),
     errors.BrokerUnavailable: Meaning(503, "Broker unavailable", 2),
     errors.OutcomeUnknown: Meaning(504, "Outcome unknown"),

@@ -112,6 +112,7 @@ class RateTermsView(View):
     max_message_bytes: int | None = Field(description="Size of one message as it is sent.")
     max_receives: int | None = Field(description="Receives that one process serves at a time.")
     max_streams: int | None = Field(description="Streams that one process serves at a time.")
+    max_leases: int | None = Field(description="Leases of messages that one process has handed out, at a time.")
 
 
 class QueueLimitsView(RateTermsView):
@@ -125,8 +126,7 @@ class QueueLimitsView(RateTermsView):
 class PolicyView(View):
     """The configured rules of a queue."""
 
-    lease_seconds: float
-    """Seconds of a lease when a receive names none."""
+    lease_seconds: float = Field(description="Seconds of a lease when a receive names none.")
     max_attempts: int
     """Failed deliveries after which a message is dead-lettered."""
     backoff_seconds: list[float]

@@ -11,6 +11,7 @@ from msgspec import Struct
 from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.model import Message, Nack, Reject, Settlement
 from babelgate.gateway.settle import way_of
 from babelgate.observe.log_throttle import LogThrottle
@@ -73,7 +74,8 @@ class Pusher:
         self.state = PushState()
         self.circuit = TargetCircuit()
         self._gateway = gateway
-        self._caller = Caller("push", {queue: frozenset((Right.LISTEN,))})
+        # Its leases count for the queue, and not for an identity: it has a concurrency of its own.
+        self._caller = Caller("push", {queue: frozenset((Right.LISTEN,))}, limits=RateTerms())
         self._poster = poster
         self._report = report
         self._pace = Pace(target.per_second)

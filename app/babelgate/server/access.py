@@ -121,7 +121,9 @@ def rate_limits(settings: Settings, router: Router, bindings: Mapping[str, Bindi
     if identity is None and all(limits is None for limits in configured):
         return None
     shared = None if store is None else SharedRates(store)
-    return RateLimits(router, None if identity is None else identity.terms, shared=shared)
+    terms = None if identity is None else identity.terms
+    counts_leases = any(each is not None and each.limits_leases for each in (identity, *configured))
+    return RateLimits(router, terms, shared=shared, counts_leases=counts_leases)
 
 
 def rate_store(settings: Settings, bindings: Mapping[str, Binding]) -> RateStore | None:

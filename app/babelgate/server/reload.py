@@ -21,6 +21,7 @@ from babelgate.config.settings import Settings
 from babelgate.errors import BabelgateError, BrokerError, ConfigError
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.loaded import NO_FILE, REFUSALS, LoadedConfiguration, Refusal, ReloadUnavailable, RestartNeeded
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
 from babelgate.gateway.switching import (
@@ -161,7 +162,8 @@ class Reload:
         routes = router(settings, bindings)
         check_moves(gateway.router, routes)
         auth, _ = make_auth(settings, live.clock)
-        await self._open_port(routes)
+        limits = rate_limits(settings, gateway.router, bindings)
+        await self._open_port(routes, limits)
         return Prepared(
             settings=settings,
             parts=GatewayParts(
@@ -169,7 +171,7 @@ class Reload:
                 router=routes,
                 required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
                 urls={name: broker.masked_url for name, broker in settings.brokers.items()},
-                rate_limits=rate_limits(settings, gateway.router, bindings),
+                rate_limits=limits,
                 schemas=schemas,
             ),
             callers=auth.callers,
@@ -183,10 +185,12 @@ class Reload:
             down=await opened(binding for name, binding in bindings.items() if name not in known),
         )
 
-    async def _open_port(self, routes: Router) -> None:
-        """Open the port for peers with the first route to a broker whose messages only their receiver can settle."""
-        if not (self._live.has_port or self._has_opened_port) and any(
-            route.settles_elsewhere for _, route in check(routes)
+    async def _open_port(self, routes: Router, limits: RateLimits | None) -> None:
+        """Open the port for peers with the first route to a broker whose messages only their receiver can settle, or
+        with the first limit of leases, of which the receiver has to see the end."""
+        needs_port = limits is not None and limits.counts_leases
+        if not (self._live.has_port or self._has_opened_port) and (
+            needs_port or any(route.settles_elsewhere for _, route in check(routes))
         ):
             await self._live.port.open()
             self._has_opened_port = True

@@ -259,7 +259,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     # Without configured peers they are needed only for brokers that bind a message to its receiver, for journals, and
     # between workers.
     routes = check(gateway.router)
-    called = is_owned(routes) or journaled is not None or settings.peers.listen is not None
+    called = (
+        is_owned(routes) or gateway.counted.are_limited or journaled is not None or settings.peers.listen is not None
+    )
     has_port = called or workers_directory is not None
     roll_call = PeerRollCall(signer, directory, places)
     parts.append(roll_call)

@@ -150,6 +150,7 @@ RATES_ALONE = _gauge(
     "Processes that count rates for themselves, because the store that they share does not answer.",
     "{process}",
 )
+COUNTED_LEASES = _gauge("babelgate.counted_leases", "Leases that count for a limit of identities or queues.", "{lease}")
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
 OPEN_STREAMS = _gauge("babelgate.open_streams", "Streams of consumers that are open.", "{stream}", *_QUEUE)

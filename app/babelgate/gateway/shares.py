@@ -1,0 +1,98 @@
+"""Divides messages among waiting receives: as many as each asks for, and as its caller may have leases of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+from babelgate.gateway.counted_leases import LeaseHolder
+from babelgate.gateway.rate_limits import Allowance
+
+
+class Waiting(Protocol):
+    """A receive that waits. ``holder``: None if its leases do not count."""
+
+    limit: int
+    lease_seconds: float
+    holder: LeaseHolder | None
+
+    @property
+    def future(self) -> asyncio.Future[Any]: ...
+
+
+_Waiter = TypeVar("_Waiter", bound=Waiting)
+
+
+class _Division:
+    """What receives may have, none of which holds anything yet. A context manager: at its end nothing is taken."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[Allowance, int]] = []
+
+    def __enter__(self) -> _Division:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for scope, count in self._taken:
+            scope.running["leases"] -= count
+
+    def take(self, holder: LeaseHolder | None, most: int) -> int:
+        """How many of ``most`` the next receive may have, beside what is held and what was taken before."""
+        if holder is None:
+            return most
+        count = holder.room(most)
+        for scope in holder.scopes:
+            scope.running["leases"] += count
+            self._taken.append((scope, count))
+        return count
+
+
+def grouped(waiters: Iterable[_Waiter], most: int) -> tuple[list[_Waiter], int, list[_Waiter]]:
+    """The first that may have messages and those with the same lease duration; how many messages they ask for, up to
+    ``most`` unless the first alone asks for more; and those that may have none."""
+    group: list[_Waiter] = []
+    full: list[_Waiter] = []
+    requested = 0
+    with _Division() as shares:
+        for waiter in waiters:
+            if group and waiter.lease_seconds != group[0].lease_seconds:
+                continue
+            # Each waiter gets its whole limit or waits for the next reserve.
+            if group and requested + waiter.limit > most:
+                break
+            count = shares.take(waiter.holder, waiter.limit)
+            if count:
+                group.append(waiter)
+                requested += count
+            else:
+                full.append(waiter)
+    return group, requested, full
+
+
+def divided(
+    waiters: Iterable[_Waiter], count: int, lease_seconds: float
+) -> tuple[list[tuple[_Waiter, int]], int, list[_Waiter]]:
+    """How many of ``count`` messages each gets, in order, which is none for those that have left; how many all get; and
+    those that may have none."""
+    served: list[tuple[_Waiter, int]] = []
+    full: list[_Waiter] = []
+    left = count
+    with _Division() as shares:
+        for waiter in waiters:
+            if not left:
+                break
+            if waiter.lease_seconds != lease_seconds:
+                continue
+            if waiter.future.done():
+                served.append((waiter, 0))
+                continue
+            share = shares.take(waiter.holder, min(waiter.limit, left))
+            if share:
+                served.append((waiter, share))
+                left -= share
+            else:
+                full.append(waiter)
+    return served, count - left, full
