@@ -173,7 +173,8 @@ class Receiver:
             waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
             if caller is not None:
                 waiter.ending = caller.when_ended(partial(self._end_now, waiter))
-            self._unblock()
+            if self._blocked is not None:
+                self._unblock()
             if self._wait_task is None:
                 self._wait_task = loop.create_task(self._serve_waiting())
         else:
@@ -253,7 +254,7 @@ class Receiver:
         waiter.stop_timers()
         waiter.receiver._waiting.pop(waiter, None)
         waiter.receiver._polling.pop(waiter, None)
-        if not waiter.receiver._waiting:
+        if waiter.receiver._blocked is not None and not waiter.receiver._waiting:
             waiter.receiver._unblock()
 
     def _refuse(self, waiters: _Waiters, full: Sequence[Waiter]) -> None:
@@ -314,7 +315,8 @@ class Receiver:
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
         group, requested, full = grouped(waiters, MAX_RESERVED)
-        self._refuse(waiters, full)
+        if full:
+            self._refuse(waiters, full)
         if not group:
             if waiters is self._waiting:
                 await self._room()
@@ -369,5 +371,6 @@ class Receiver:
                 got = messages[at : at + limit]
                 waiter.resolve(got if waiter.holder is None else waiter.holder.hold(got))
                 at += limit
-        self._refuse(waiters, full)
+        if full:
+            self._refuse(waiters, full)
         return ready[count:]

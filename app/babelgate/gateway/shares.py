@@ -24,30 +24,22 @@ class Waiting(Protocol):
 _Waiter = TypeVar("_Waiter", bound=Waiting)
 
 
-class _Division:
-    """What receives may have, none of which holds anything yet. A context manager: at its end nothing is taken."""
+_Taken = list[tuple[Allowance, int]]
+"""What receives may have, none of which holds anything yet."""
 
-    __slots__ = ("_taken",)
 
-    def __init__(self) -> None:
-        self._taken: list[tuple[Allowance, int]] = []
+def _take(taken: _Taken, holder: LeaseHolder, most: int) -> int:
+    """How many of ``most`` the next receive may have, beside what is held and what was taken before."""
+    count = holder.room(most)
+    for scope in holder.scopes:
+        scope.running["leases"] += count
+        taken.append((scope, count))
+    return count
 
-    def __enter__(self) -> _Division:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for scope, count in self._taken:
-            scope.running["leases"] -= count
-
-    def take(self, holder: LeaseHolder | None, most: int) -> int:
-        """How many of ``most`` the next receive may have, beside what is held and what was taken before."""
-        if holder is None:
-            return most
-        count = holder.room(most)
-        for scope in holder.scopes:
-            scope.running["leases"] += count
-            self._taken.append((scope, count))
-        return count
+def _put_back(taken: _Taken) -> None:
+    for scope, count in taken:
+        scope.running["leases"] -= count
 
 
 def grouped(waiters: Iterable[_Waiter], most: int) -> tuple[list[_Waiter], int, list[_Waiter]]:
@@ -55,20 +47,22 @@ def grouped(waiters: Iterable[_Waiter], most: int) -> tuple[list[_Waiter], int, 
     ``most`` unless the first alone asks for more; and those that may have none."""
     group: list[_Waiter] = []
     full: list[_Waiter] = []
+    taken: _Taken = []
     requested = 0
-    with _Division() as shares:
-        for waiter in waiters:
-            if group and waiter.lease_seconds != group[0].lease_seconds:
-                continue
-            # Each waiter gets its whole limit or waits for the next reserve.
-            if group and requested + waiter.limit > most:
-                break
-            count = shares.take(waiter.holder, waiter.limit)
-            if count:
-                group.append(waiter)
-                requested += count
-            else:
-                full.append(waiter)
+    for waiter in waiters:
+        if group and waiter.lease_seconds != group[0].lease_seconds:
+            continue
+        # Each waiter gets its whole limit or waits for the next reserve.
+        if group and requested + waiter.limit > most:
+            break
+        count = waiter.limit if waiter.holder is None else _take(taken, waiter.holder, waiter.limit)
+        if count:
+            group.append(waiter)
+            requested += count
+        else:
+            full.append(waiter)
+    if taken:
+        _put_back(taken)
     return group, requested, full
 
 
@@ -79,20 +73,24 @@ def divided(
     those that may have none."""
     served: list[tuple[_Waiter, int]] = []
     full: list[_Waiter] = []
+    taken: _Taken = []
     left = count
-    with _Division() as shares:
-        for waiter in waiters:
-            if not left:
-                break
-            if waiter.lease_seconds != lease_seconds:
-                continue
-            if waiter.future.done():
-                served.append((waiter, 0))
-                continue
-            share = shares.take(waiter.holder, min(waiter.limit, left))
-            if share:
-                served.append((waiter, share))
-                left -= share
-            else:
-                full.append(waiter)
+    for waiter in waiters:
+        if not left:
+            break
+        if waiter.lease_seconds != lease_seconds:
+            continue
+        if waiter.future.done():
+            served.append((waiter, 0))
+            continue
+        share = waiter.limit if waiter.limit < left else left
+        if waiter.holder is not None:
+            share = _take(taken, waiter.holder, share)
+        if share:
+            served.append((waiter, share))
+            left -= share
+        else:
+            full.append(waiter)
+    if taken:
+        _put_back(taken)
     return served, count - left, full
