@@ -16,6 +16,7 @@ LAYERS: list[tuple[str, ...]] = [
         "babelgate.masking",
         "babelgate.schematext",
         "babelgate.terminal",
+        "babelgate.urls",
     ),
     ("babelgate.runtime", "babelgate.envelope", "babelgate.privacy"),
     ("babelgate.ojs", "babelgate.observe", "babelgate.schemas"),
@@ -40,7 +41,9 @@ PIPELINE_KNOWS = (
     "babelgate.errors",
     "babelgate.extras",
     "babelgate.jsontext",
+    "babelgate.schemas",
     "babelgate.terminal",
+    "babelgate.urls",
     "babelgate.observe.journal.record",
 )
 """The pipeline runs where no gateway is."""

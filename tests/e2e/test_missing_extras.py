@@ -130,6 +130,11 @@ def test_schemas_of_jobs(without: Without, tmp_path: Path, command: str) -> None
     assert "schemas need a library: " in line
 
 
+def test_schemas_of_jobs_on_spark(without: Without, tmp_path: Path) -> None:
+    line = without.told("schemas", "pipeline", "validate", *PIPELINE["validate"], "--schemas", str(tmp_path))
+    assert "jsonschema_rs" in line
+
+
 @pytest.mark.parametrize("command", PIPELINE)
 def test_a_job_on_spark(without: Without, command: str) -> None:
     line = without.told("spark", "pipeline", command, *PIPELINE[command])

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -25,6 +24,7 @@ from babelgate.schemas.files import MAX_BYTES, read_bundle
 from babelgate.schemas.source import BundleNotRead, BundleSource
 from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.server import uvicorn_config
+from tests.harness.bundles import serve
 from tests.harness.local import certify, eventually
 from tests.harness.sockets import serving
 from tests.harness.ways import Served
@@ -36,51 +36,9 @@ def bundle(**members):
     return json.dumps({"files": {"order.json": {"$id": JOB, **members}}}).encode()
 
 
-class Bundles:
-    """What a server answers, and the requests that it got."""
-
-    def __init__(self, port):
-        self.url = f"http://127.0.0.1:{port}/schemas.json"
-        self.status, self.body, self.etag = 200, bundle(type="object"), None
-        self.location = ""
-        self.headers = []
-
-
-@contextlib.contextmanager
-def serve(tls=None):
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            made.headers.append({name.lower(): value for name, value in self.headers.items()})
-            same = made.etag is not None and self.headers["If-None-Match"] == made.etag
-            self.send_response(304 if same else made.status)
-            if made.etag is not None:
-                self.send_header("ETag", made.etag)
-            if made.location:
-                self.send_header("Location", made.location)
-            self.end_headers()
-            if not same:
-                with contextlib.suppress(OSError):
-                    self.wfile.write(made.body)
-
-        def log_message(self, *arguments):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        made = Bundles(server.server_port)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield made
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.fixture
 def bundles():
-    with serve() as made:
+    with serve(bundle(type="object")) as made:
         yield made
 
 
@@ -133,7 +91,7 @@ def test_a_new_bundle_replaces_the_old_one_unless_it_cannot_be_used(tmp_path, bu
 
 
 def test_a_start_without_the_network_uses_the_bundle_that_was_kept(tmp_path):
-    with serve() as bundles:
+    with serve(bundle(type="object")) as bundles:
         loaded = configured(tmp_path, bundles.url)
         assert [each.text for each in job_schemas(loaded)] == [b'{"$id": "%s", "type": "object"}' % JOB.encode()]
         bundles.body = bundle(type="nope")
@@ -268,7 +226,7 @@ def test_the_certificate_is_verified(tmp_path):
     certify(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
-    with serve(tls) as bundles:
+    with serve(bundle(type="object"), tls) as bundles:
         url = bundles.url.replace("http:", "https:")
         assert BundleSource(url, tmp_path, ca_file=tmp_path / "ca.crt").fetch() == (bundles.body, None)
         with pytest.raises(BundleNotRead, match=r"(?i)certificate"):

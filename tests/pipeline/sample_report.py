@@ -6,7 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from babelgate.pipeline.report.figures import CheckedBodies, DeadLetterFigures, Figures, Group, OpenMessages, Violations
+from babelgate.pipeline.report.figures import (
+    CheckedBodies,
+    DeadLetterFigures,
+    Figures,
+    Group,
+    OpenMessages,
+    SchemaViolations,
+    Violations,
+)
 
 HOSTILE = '<script>alert("1")</script>'
 FORMULA = "=HYPERLINK(0)"
@@ -64,6 +72,10 @@ FIGURES = Figures(
         Violations("php", "missing_meta", 20),
         *(Violations("go", f"reason_{number}", 3) for number in range(6)),
         Violations(None, "invalid_utf8", 5),
+    ],
+    schema_violations=[
+        SchemaViolations("urn:babel:orders:created", "/data/lines/*/amount", "schema_violation", 40),
+        SchemaViolations(HOSTILE, "/job", "schema_missing", 2),
     ],
 )
 INCOMPLETE = replace(FIGURES, lost=17, in_holes=4, total=replace(FIGURES.total, at_least=True))

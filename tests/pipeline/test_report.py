@@ -46,10 +46,19 @@ def root(spark, tmp_path_factory):
     bodies = folder / "bodies.ndjson"
     meta = '"meta":{"id":"i","queue":"q","lang":"%s","schema_version":1,"created_at":5}'
     good = '{"job":"urn:a","trace_id":"t","data":{},' + meta + ',"attempts":0}\n'
-    bodies.write_text(good % "php" + good % "php" + good.replace('"trace_id":"t",', "") % "php" + good % "go" + "{\n")
+    bodies.write_text(
+        good % "php"
+        + good % "php"
+        + good.replace('"trace_id":"t",', "") % "php"
+        + good % "go"
+        + "{\n"
+        + good.replace("{},", '{"n":"7"},') % "go"
+    )
+    (folder / "schemas").mkdir()
+    (folder / "schemas" / "a.json").write_text(json.dumps({"$id": "urn:a", "properties": {"n": {"type": "integer"}}}))
     root = folder / "root"
     run("ingest", landing.folder, "--lake", root)
-    run("validate", bodies, "--lake", root)
+    run("validate", bodies, "--lake", root, "--schemas", folder / "schemas")
     run("metrics", "--lake", root)
     return root
 
@@ -106,10 +115,17 @@ def test_what_needs_attention(figures):
     assert (figures["lost"], figures["in_holes"], figures["total"]["at_least"]) == (0, 4, True)
     assert figures["checked"] == [
         {"lang": "php", "checked": 3, "quarantined": 1},
-        {"lang": "go", "checked": 1, "quarantined": 0},
+        {"lang": "go", "checked": 2, "quarantined": 1},
         {"lang": None, "checked": 1, "quarantined": 1},
     ]
-    assert [(each["lang"], each["count"]) for each in figures["violations"]] == [("php", 1), (None, 1)]
+    assert [(each["lang"], each["count"]) for each in figures["violations"]] == [
+        ("go", 1),
+        ("php", 1),
+        (None, 1),
+    ]
+    assert figures["schema_violations"] == [
+        {"job": "urn:a", "pointer": "/data/n", "code": "schema_violation", "bodies": 1}
+    ]
 
 
 def test_one_day_is_told_by_the_hour(root):
@@ -132,6 +148,7 @@ def test_the_same_numbers_in_every_form_and_the_same_bytes_again(root, figures):
     assert "2026-01-01 to 2026-01-03" in shown.output
     assert "&lt;b&gt;Note&lt;/b&gt;" in page and HOSTILE not in page
     assert "4 never arrived" in page
+    assert '<td data-head="Place">/data/n</td><td data-head="Code">schema_violation</td>' in page
     run("report", "--lake", root, "--output", root / "report.csv", "--summary", root / "summary.json")
     assert "total,,wait_max_ms,9000\n" in (root / "report.csv").read_text()
     summary = json.loads((root / "summary.json").read_text())

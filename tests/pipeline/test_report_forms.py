@@ -189,7 +189,7 @@ def test_a_browser_draws_the_charts(width, dark):
     assert len({mark["fill"] for mark in marks["Contract violations"]}) == 6
     for figure in drawn["figures"]:
         assert all(text["inside"] and text["height"] > 10 for text in figure["texts"]), figure
-    assert len(drawn["tables"]) == 11
+    assert len(drawn["tables"]) == 12
     assert not any(table["scrolls"] for table in drawn["tables"]), "every number is seen without moving a table"
     assert all(table["inside"] for table in drawn["tables"])
 

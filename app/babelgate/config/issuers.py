@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from babelgate.config.section import QueuePattern, Section, commas
 from babelgate.gateway.authorization import Right
-from babelgate.identities.fetching import refusal_of
+from babelgate.urls import refusal_of
 
 RESERVED = ("anyone", "nobody", "push", "sender of ")
 """How callers that the gateway makes itself are called."""

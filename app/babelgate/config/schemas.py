@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from babelgate.config.section import Section
-from babelgate.identities.fetching import refusal_of
+from babelgate.urls import refusal_of
 
 
 def _url(value: str) -> str:

@@ -16,12 +16,13 @@ from babelgate.errors import ConfigError, Problem, shortened
 from babelgate.extras import how_to_install, missing
 from babelgate.jsontext import exceeds_depth, pointer
 from babelgate.schemas.files import SchemaFault, SchemaFile, read_bundle, read_files
-from babelgate.schemas.source import BundleSource
 from babelgate.schemas.structure import self_contained, structure_faults, uri_of
 from babelgate.schemas.weights import TooHeavy, Weigher, Weight
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, Registry, ValidationError
+
+    from babelgate.schemas.source import BundleSource
 
 MAX_CHECKS = 500_000
 """Most steps of the check of one message. The library holds the interpreter meanwhile. A step takes 0.3 µs at most, and
@@ -40,8 +41,8 @@ PAIRS_OF_A_CHECK = 256
 """Pairs of elements that ``uniqueItems`` compares in a step, if all have the same hash."""
 LONG_CHECKS = 14
 """Steps for the same with a pair of long numbers, of which many have the same hash."""
-_LIBRARY = ("jsonschema_rs",)
-"""What the extra installs."""
+LIBRARY = ("jsonschema_rs",)
+"""The modules of the extra ``schemas``."""
 _REGEX_BYTES = 65_536
 """Most bytes of a compiled regular expression, and of the cache of its automaton."""
 _MASK = "\ue000"
@@ -172,7 +173,7 @@ def load(directory: Path) -> JobSchemas:
 
 def require_library(key: str) -> None:
     """Raise ConfigError as :func:`load` does, if the library is missing."""
-    if missing(_LIBRARY):
+    if missing(LIBRARY):
         reason = f"schemas need a library: {how_to_install('schemas')}"
         raise ConfigError(key=key, reason=reason, extra="schemas")
 
@@ -180,7 +181,7 @@ def require_library(key: str) -> None:
 def refuse(faults: Sequence[SchemaFault], key: str) -> None:
     """Raise ConfigError as :func:`load` does, if there are ``faults``."""
     if faults:
-        if missing(_LIBRARY):
+        if missing(LIBRARY):
             raise ConfigError(key=key, reason=str(faults[0]), extra="schemas")
         raise ConfigError(key=key, reason=str(faults[0]), problems=[(key, str(fault)) for fault in faults])
 
@@ -198,7 +199,7 @@ def compiled_bundle(bundle: bytes) -> tuple[JobSchemas, list[SchemaFault]]:
 def _compiled(
     read: Callable[[], tuple[dict[str, SchemaFile], list[SchemaFault]]],
 ) -> tuple[JobSchemas, list[SchemaFault]]:
-    if missing(_LIBRARY):
+    if missing(LIBRARY):
         return JobSchemas(), [SchemaFault("", "", f"schemas need a library: {how_to_install('schemas')}")]
     files, faults = read()
     faults += [fault for file in files.values() for fault in _meta_faults(file)]

@@ -13,11 +13,12 @@ from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller
 from babelgate.identities import issuer as issuer_module
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
-from babelgate.identities.fetching import MAX_DOCUMENT_BYTES, Documents, FetchFailed, refusal_of
+from babelgate.identities.fetching import MAX_DOCUMENT_BYTES, Documents, FetchFailed
 from babelgate.identities.identities import Identities
 from babelgate.identities.issuer import Issuer
 from babelgate.identities.keys import parse_keys
 from babelgate.identities.terms import IssuerTerms
+from babelgate.urls import refusal_of
 from tests.harness.issuer import AUDIENCE, digest, make_key, public_jwk, running, sign
 from tests.unit.identities.conftest import Known
 

@@ -12,6 +12,8 @@ from babelgate.pipeline.cli.options import DATE, in_lake, retains, starts_spark
 from babelgate.pipeline.cli.tables import follow, tables_follow
 from babelgate.pipeline.spark.launch import Launch
 
+_EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline validate dumps/ --lake lake --max-quarantine-rate 0.01")
 @click.argument("inputs", nargs=-1, required=True)
@@ -33,6 +35,15 @@ from babelgate.pipeline.spark.launch import Launch
     type=click.IntRange(min=1),
     help="Quarantine larger bodies, as too_large.  [default: 16777216]",
 )
+@click.option(
+    "--schemas",
+    metavar="PLACE",
+    help="Check data by the JSON Schema of its job, too: a directory of schemas, a file with a bundle, or its URL.",
+)
+@click.option(
+    "--schemas-ca-file", type=_EXISTING, help="Certificates, PEM, that verify the server of a URL in --schemas."
+)
+@click.option("--schemas-bearer-file", type=_EXISTING, help="A file with a token that is sent to that URL.")
 @click.option("--force", is_flag=True, help="Repeat the job although nothing has changed.")
 @starts_spark
 def validate(
@@ -43,6 +54,9 @@ def validate(
     column: str | None,
     max_quarantine_rate: float | None,
     max_body_bytes: int | None,
+    schemas: str | None,
+    schemas_ca_file: Path | None,
+    schemas_bearer_file: Path | None,
     force: bool,
 ) -> None:
     """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ of the lake.
@@ -52,10 +66,14 @@ def validate(
     """
     from babelgate.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
     from babelgate.pipeline.validate.job import validate as run
+    from babelgate.pipeline.validate.job_schemas import read_schemas
 
     reading = ReadOptions(form, column, max_body_bytes or MAX_BODY_BYTES)
+    if schemas is None and (schemas_ca_file or schemas_bearer_file):
+        raise click.UsageError("--schemas-ca-file and --schemas-bearer-file need --schemas")
+    bundle = None if schemas is None else read_schemas(schemas, schemas_ca_file, schemas_bearer_file)
     with tables_follow(lake, "accepted", "quarantined"):
-        run(launch, inputs, lake, reading, max_quarantine_rate, force)
+        run(launch, inputs, lake, reading, max_quarantine_rate, force, bundle)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline ingest /var/lib/babelgate/journal --lake lake")

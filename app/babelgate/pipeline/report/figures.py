@@ -52,6 +52,15 @@ class Violations(Struct, frozen=True):
     count: int
 
 
+class SchemaViolations(Struct, frozen=True):
+    """The number of bodies that the schema of their job refuses at one place. An index in ``pointer`` is ``*``."""
+
+    job: str | None
+    pointer: str
+    code: str
+    bodies: int
+
+
 class CheckedBodies(Struct, frozen=True):
     """The numbers of checked and of quarantined bodies of one producer language."""
 
@@ -88,8 +97,9 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     Dates are UTC, ISO 8601, both included. ``as_of``: the end of the last minute with an event, Unix ms. ``lost``:
     records that gateways dropped; ``in_holes``: records that never landed. ``unit``: that of ``trend``, day or hour.
-    ``checked`` and ``violations`` have no dates, and are null if no bodies were checked. ``open`` is null if it was not
-    measured as of the last day.
+    ``checked`` and ``violations`` have no dates, and are null if no bodies were checked; ``schema_violations``, those
+    of most bodies, is null if they were checked without schemas. ``open`` is null if it was not measured as of the last
+    day.
     """
 
     first_date: str
@@ -109,6 +119,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     open: Sequence[OpenMessages] | None
     checked: Sequence[CheckedBodies] | None = None
     violations: Sequence[Violations] | None = None
+    schema_violations: Sequence[SchemaViolations] | None = None
 
     @property
     def at_least(self) -> bool:
@@ -122,7 +133,7 @@ def as_json(figures: Figures) -> bytes:
 
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-_KEYS = ("name", "lang", "queue", "reason", "state", "from_seconds", "below_seconds")
+_KEYS = ("name", "lang", "queue", "job", "pointer", "code", "reason", "state", "from_seconds", "below_seconds")
 
 
 def as_csv(figures: Figures) -> bytes:

@@ -11,7 +11,15 @@ from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.reader import read_missing
 from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 from babelgate.pipeline.metrics.histogram import percentiles
-from babelgate.pipeline.report.figures import CheckedBodies, DeadLetterFigures, Figures, Group, OpenMessages, Violations
+from babelgate.pipeline.report.figures import (
+    CheckedBodies,
+    DeadLetterFigures,
+    Figures,
+    Group,
+    OpenMessages,
+    SchemaViolations,
+    Violations,
+)
 from babelgate.pipeline.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
@@ -71,6 +79,7 @@ def load_figures(
         open=_open(store, span),
         checked=checked,
         violations=violations,
+        schema_violations=_schema_violations(store),
     )
 
 
@@ -217,3 +226,9 @@ def _checked(store: DatasetStore) -> tuple[Sequence[CheckedBodies] | None, Seque
         sorted(checked, key=lambda each: (-each.checked, _nulls_last(each.lang))),
         sorted(violations, key=lambda each: (-each.count, _nulls_last(each.lang), each.reason)),
     )
+
+
+def _schema_violations(store: DatasetStore) -> Sequence[SchemaViolations] | None:
+    """Those of the last ``validate``, as its manifest has them; None if it checked no schemas."""
+    found = (store.manifest("quarantined") or {}).get("counts", {}).get("violations")
+    return None if found is None else [SchemaViolations(**each) for each in found]

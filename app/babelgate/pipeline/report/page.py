@@ -55,7 +55,11 @@ def as_html(figures: Figures) -> bytes:
     if len(figures.brokers) > 1:
         tables.append(("Brokers", _groups("Broker", figures.brokers)))
     still_open = None if figures.open is None else sum(each.count for each in figures.open)
-    text = template.render(f=figures, sections=sections, tables=tables, open=still_open, checked=_checked(figures))
+    schemas = _schema_violations(figures)
+    checked = _checked(figures)
+    text = template.render(
+        f=figures, sections=sections, tables=tables, open=still_open, checked=checked, schemas=schemas
+    )
     return text.encode()
 
 
@@ -68,6 +72,13 @@ def _checked(figures: Figures) -> Table | None:
     ]
     heads = "Producer", "Checked", "Quarantined", "Share"
     return Table(heads, rows[:_MOST_ROWS], 1, len(rows[_MOST_ROWS:]))
+
+
+def _schema_violations(figures: Figures) -> Table | None:
+    if figures.schema_violations is None:
+        return None
+    rows = [(name_of(each.job), each.pointer, each.code, count(each.bodies)) for each in figures.schema_violations]
+    return Table(("Job", "Place", "Code", "Bodies"), rows[:_MOST_ROWS], 3, len(rows[_MOST_ROWS:]))
 
 
 def name_of(name: str | None) -> str:

@@ -82,9 +82,10 @@ def explain(error: BaseException) -> str | None:
     text = str(error)
     lacking = _LACKING.search(text)
     if lacking:
+        extra = "schemas" if lacking[1] == "jsonschema_rs" else "spark"
         return (
             f"The executors' Python lacks the module {lacking[1]!r}. Install what the workers need there: "
-            f"{how_to_install('spark')}; or name another Python with PYSPARK_PYTHON."
+            f"{how_to_install(extra)}; or name another Python with PYSPARK_PYTHON."
         )
     no_python = _NO_PYTHON.search(text)
     if no_python:

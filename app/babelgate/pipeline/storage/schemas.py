@@ -31,6 +31,9 @@ def ddl(columns: Mapping[str, str]) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
+_VIOLATIONS = "array<struct<pointer:string,code:string,detail:string>>"
+
+
 def arrow_schema(columns: Mapping[str, str]) -> Any:
     """The Arrow schema of ``columns``, which map names to Spark SQL types."""
     import pyarrow as pa
@@ -44,6 +47,7 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
         "binary": pa.binary(),
         "date": pa.date32(),
         "array<string>": pa.list_(pa.string()),
+        _VIOLATIONS: pa.list_(pa.struct([(name, pa.string()) for name in ("pointer", "code", "detail")])),
     }
     return pa.schema([(name, types[kind]) for name, kind in columns.items()])
 
@@ -68,9 +72,18 @@ _BODY = {
 
 # ``body`` is canonical; ``rewritten``: it was not canonical in the input; ``dropped``: JSON pointers of removed keys.
 ACCEPTED = Dataset("accepted", {**_BODY, "rewritten": "boolean", "dropped": "array<string>"})
-# ``body`` is the input unchanged, or the beginning of a body that was too large; ``body_bytes`` is the full size.
+# ``body`` is the input unchanged, or the beginning of a body that was too large; ``body_bytes`` is the full size;
+# ``violations``: all places that the schema of the job refuses, of which the reason is the first.
 QUARANTINED = Dataset(
-    "quarantined", {**_BODY, "reason": "string", "reason_pointer": "string", "detail": "string", "truncated": "boolean"}
+    "quarantined",
+    {
+        **_BODY,
+        "reason": "string",
+        "reason_pointer": "string",
+        "detail": "string",
+        "truncated": "boolean",
+        "violations": _VIOLATIONS,
+    },
 )
 
 # The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded

@@ -6,13 +6,17 @@ Any content gives a row; none raises an error. Spark's Python workers import thi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from babelgate.envelope import Limits, Poison, canonical, inspect
 from babelgate.envelope.contract import is_int64, is_text
+from babelgate.errors import Problem
 from babelgate.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, is_encodable
 from babelgate.pipeline.storage.inputs import Body
+
+if TYPE_CHECKING:
+    from babelgate.schemas.job_schemas import JobSchemas
 
 ACCEPTED, QUARANTINED = "accepted", "quarantined"
 
@@ -48,15 +52,16 @@ class ValidatedRow(NamedTuple):
     reason_pointer: str | None = None
     detail: str | None = None
     truncated: bool | None = None
+    violations: list[dict[str, str | None]] | None = None
 
 
-def classify(found: Body, source: str, run: str) -> ValidatedRow:
-    """The row of the body ``found`` in the file ``source``."""
+def classify(found: Body, source: str, run: str, schemas: JobSchemas | None = None) -> ValidatedRow:
+    """The row of the body ``found`` in the file ``source``. ``schemas``: those of jobs; None: they are not checked."""
     if found.fault is not None:
         reason, detail = found.fault
         return _quarantined(found, source, run, {}, reason, "", detail)
     try:
-        return _accepted(found, source, run)
+        return _readable(found, source, run, schemas)
     except Poison as poison:
         refusal = poison.code, poison.pointer, poison.detail
     except Exception as error:
@@ -64,9 +69,12 @@ def classify(found: Body, source: str, run: str) -> ValidatedRow:
     return _quarantined(found, source, run, _readable_columns(found.content), *refusal)
 
 
-def _accepted(found: Body, source: str, run: str) -> ValidatedRow:
+def _readable(found: Body, source: str, run: str, schemas: JobSchemas | None) -> ValidatedRow:
     received = inspect(found.content, _LIMITS)
     made = canonical(found.content)
+    problems = () if schemas is None else schemas.problems(received.job, made)
+    if problems:
+        return _violating(found, source, run, problems)
     return ValidatedRow(
         ACCEPTED,
         _text(received.id),
@@ -85,6 +93,17 @@ def _accepted(found: Body, source: str, run: str) -> ValidatedRow:
         run,
         made is not found.content,
         [_text(each) for each in received.warnings],
+    )
+
+
+def _violating(found: Body, source: str, run: str, problems: Sequence[Problem]) -> ValidatedRow:
+    """The row of a body that violates the schema of its job."""
+    first = problems[0]
+    row = _quarantined(found, source, run, _readable_columns(found.content), first.code, first.pointer, first.detail)
+    return row._replace(
+        violations=[
+            {"pointer": _text(each.pointer), "code": each.code, "detail": _text(each.detail)} for each in problems
+        ]
     )
 
 

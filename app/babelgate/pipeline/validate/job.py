@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from babelgate.pipeline.storage.input_files import InputFile, find
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import ddl
+from babelgate.pipeline.validate import job_schemas
 from babelgate.pipeline.validate.classify import FAULTS
 from babelgate.pipeline.validate.validation_task import (
     COLUMNS,
@@ -48,9 +50,12 @@ REASONS = (
     "invalid_lang",
     "invalid_created_at",
     "invalid_dead_letter",
+    *job_schemas.REASONS,
     *FAULTS,
 )
 _LISTED_INPUTS = 1000
+_LISTED_VIOLATIONS = 50
+_PRINTED_VIOLATIONS = 10
 
 
 def validate(
@@ -60,8 +65,9 @@ def validate(
     reading: ReadOptions,
     max_quarantine_rate: float | None = None,
     force: bool = False,
+    schemas: bytes | None = None,
 ) -> Manifest:
-    """Run the job and print its result. Returns the manifest of the run.
+    """Run the job and print its result. Returns the manifest of the run. ``schemas``: a bundle of those to check.
 
     Raises UsageError for a missing input, JobFailed, QualityBroken.
     """
@@ -69,14 +75,15 @@ def validate(
     if not files:
         say(f"warning: {' '.join(inputs)}: there are no files to read")
     made_of = [[file.url, file.size, file.modified_ns] for file in files]
-    run = run_id("validate", made_of, reading._asdict())
+    options = _options(reading, schemas)
+    run = run_id("validate", made_of, options)
     done = None if force else unchanged(output, DATASETS, run)
     if done is None:
         with launch.spark("validate") as spark:
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
                 done = None if force else store.completed(DATASETS, run)
-                manifest = done or _run(spark, store, files, reading, run)
+                manifest = done or _run(spark, store, files, reading, run, schemas)
     else:
         manifest = done
     places = {name: folder(output, name, run) for name in DATASETS}
@@ -88,6 +95,12 @@ def validate(
             f"{counts['quarantine_rate']:.2%} of the bodies are quarantined, more than {max_quarantine_rate:.2%}"
         )
     return manifest
+
+
+def _options(reading: ReadOptions, schemas: bytes | None) -> dict[str, Any]:
+    """What a result depends on beside the inputs."""
+    digest = {} if schemas is None else {"schemas_sha256": hashlib.sha256(schemas).hexdigest()}
+    return {**reading._asdict(), **digest}
 
 
 def list_input_files(inputs: Sequence[str]) -> list[InputFile]:
@@ -106,16 +119,23 @@ def list_input_files(inputs: Sequence[str]) -> list[InputFile]:
 
 
 def _run(
-    spark: SparkSession, store: DatasetStore, files: Sequence[InputFile], reading: ReadOptions, run: str
+    spark: SparkSession,
+    store: DatasetStore,
+    files: Sequence[InputFile],
+    reading: ReadOptions,
+    run: str,
+    schemas: bytes | None,
 ) -> Manifest:
     began = time.monotonic()
     tasks = plan_tasks(files, reading.form)
     say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
-    counts = _write_rows(spark, store, tasks, reading, run)
+    counts = _write_rows(spark, store, tasks, reading, run, schemas)
+    if schemas is not None:
+        counts["violations"] = _violations(store, run) if set(job_schemas.REASONS) & counts["reasons"].keys() else []
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",
-        "options": reading._asdict(),
+        "options": _options(reading, schemas),
         "inputs": {
             "files": len(files),
             "bytes": sum(file.size for file in files),
@@ -128,24 +148,36 @@ def _run(
 
 
 def _write_rows(
-    spark: SparkSession, store: DatasetStore, tasks: Sequence[Any], reading: ReadOptions, run: str
+    spark: SparkSession,
+    store: DatasetStore,
+    tasks: Sequence[Any],
+    reading: ReadOptions,
+    run: str,
+    schemas: bytes | None,
 ) -> dict[str, Any]:
     """Write and count the rows of both datasets in one pass."""
     with progress(spark, "validate"):
         if store.files.is_local:
-            return _counts(*_written_by_tasks(spark, store, tasks, reading, run))
+            return _counts(*_written_by_tasks(spark, store, tasks, reading, run, schemas))
         numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-        rows = numbers.mapInArrow(partial(validate_batches, tasks=tasks, reading=reading, run=run), ddl(COLUMNS))
+        task = partial(validate_batches, tasks=tasks, reading=reading, run=run, schemas=schemas)
+        rows = numbers.mapInArrow(task, ddl(COLUMNS))
         store.write_by(rows, "verdict", DATASETS, run)
         return _counts(*_counted(store, run))
 
 
 def _written_by_tasks(
-    spark: SparkSession, store: DatasetStore, tasks: Sequence[Any], reading: ReadOptions, run: str
+    spark: SparkSession,
+    store: DatasetStore,
+    tasks: Sequence[Any],
+    reading: ReadOptions,
+    run: str,
+    schemas: bytes | None,
 ) -> tuple[Iterable[tuple[RowKind, int]], int]:
     """Let the tasks write their files, which takes half the time: Java then neither reads nor encodes the rows."""
     staging = store.staging(run)
-    task = partial(write_files, reading=reading, run=run, folder=store.files.local_path(staging))
+    folder = store.files.local_path(staging)
+    task = partial(write_files, reading=reading, run=run, folder=folder, schemas=schemas)
     written = spark.sparkContext.parallelize(tasks, max(1, len(tasks))).map(task).collect()
     names = {name for each in written for name in each.files}
     store.adopt({name: f"{staging}/verdict={name}" for name in DATASETS}, run, names)
@@ -168,6 +200,21 @@ def _counted(store: DatasetStore, run: str) -> tuple[Iterable[tuple[RowKind, int
             kinds.append((RowKind(dataset, row.reason, row.lang, row.rewritten, row.has_dead_letter), row.n))
             size += row.bytes
     return kinds, size
+
+
+def _violations(store: DatasetStore, run: str) -> list[dict[str, Any]]:
+    """The places that schemas refuse, with the number of bodies; those of most bodies first. An index of an array is
+    ``*`` there."""
+    from pyspark.sql import functions as f
+
+    place = f.regexp_replace("violation.pointer", "/[0-9]+(?=/|$)", "/*").alias("pointer")
+    each = store.read("quarantined", run).select(
+        "job", "source_file", "source_at", f.explode("violations").alias("violation")
+    )
+    places = each.select("job", place, "violation.code", "source_file", "source_at").distinct()
+    counted = places.groupBy("job", "pointer", "code").agg(f.count("*").alias("bodies"))
+    first = counted.orderBy(f.desc("bodies"), "job", "pointer", "code").limit(_LISTED_VIOLATIONS)
+    return [row.asDict() for row in first.collect()]
 
 
 def _counts(kinds: Iterable[tuple[RowKind, int]], body_bytes: int) -> dict[str, Any]:
@@ -207,5 +254,7 @@ def _print_result(manifest: Manifest, places: Mapping[str, str], is_old: bool) -
     )
     for reason, count in sorted(counts["reasons"].items(), key=lambda each: -each[1]):
         click.echo(f"  {count:>10}  {reason}")
+    for each in counts.get("violations", ())[:_PRINTED_VIOLATIONS]:
+        click.echo(f"  {each['bodies']:>10}  {each['code']}: {each['job']} at {each['pointer']}")
     for name, place in places.items():
         click.echo(f"{name}: {place}")

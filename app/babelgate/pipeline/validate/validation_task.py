@@ -22,6 +22,7 @@ from babelgate.pipeline.storage.inputs import ReadOptions, Split
 from babelgate.pipeline.storage.schemas import ACCEPTED, QUARANTINED, arrow_schema
 from babelgate.pipeline.validate.bodies import bodies, is_divisible
 from babelgate.pipeline.validate.classify import ValidatedRow, classify
+from babelgate.pipeline.validate.job_schemas import schemas_of
 
 COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANTINED.columns}
 """The columns of both datasets, and ``verdict``, the name of the dataset of a row."""
@@ -91,15 +92,23 @@ def _is_divisible(file: InputFile, form: str) -> bool:
 
 
 def validate_batches(
-    batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: ReadOptions, run: str
+    batches: Iterable[Any],
+    tasks: Sequence[Sequence[Split]],
+    reading: ReadOptions,
+    run: str,
+    schemas: bytes | None = None,
 ) -> Iterator[Any]:
-    """For ``mapInArrow``: each row of ``batches`` is an index into ``tasks``; yields batches of at most 8 MiB."""
+    """For ``mapInArrow``: each row of ``batches`` is an index into ``tasks``; yields batches of at most 8 MiB.
+
+    ``schemas``: a bundle of those that are checked, or None."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from map(_batch, _chunks(_rows(tasks[number], reading, run)))
+            yield from map(_batch, _chunks(_rows(tasks[number], reading, run, schemas)))
 
 
-def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder: str) -> TaskOutput:
+def write_files(
+    splits: Sequence[Split], reading: ReadOptions, run: str, folder: str, schemas: bytes | None = None
+) -> TaskOutput:
     """Write the rows of a task to a Parquet file for each dataset, in a folder ``verdict=`` of the local ``folder``.
 
     If a task is repeated, the files of its failed attempts stay, and no result names them.
@@ -107,7 +116,7 @@ def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder:
     kinds: Counter[tuple[Any, ...]] = Counter()
     size = 0
     with _TaskFiles(folder) as files:
-        for chunk in _chunks(_rows(splits, reading, run)):
+        for chunk in _chunks(_rows(splits, reading, run, schemas)):
             kinds.update((row.verdict, row.reason, row.lang, row.rewritten, row.has_dead_letter) for row in chunk)
             size += sum(row.body_bytes for row in chunk)
             for dataset in (ACCEPTED, QUARANTINED):
@@ -146,10 +155,11 @@ class _TaskFiles(ExitStack):
         )
 
 
-def _rows(splits: Sequence[Split], reading: ReadOptions, run: str) -> Iterator[ValidatedRow]:
+def _rows(splits: Sequence[Split], reading: ReadOptions, run: str, schemas: bytes | None) -> Iterator[ValidatedRow]:
+    compiled = None if schemas is None else schemas_of(schemas)
     for split in splits:
         for body in bodies(split, reading):
-            yield classify(body, split.url, run)
+            yield classify(body, split.url, run, compiled)
 
 
 def _chunks(rows: Iterator[ValidatedRow]) -> Iterator[list[ValidatedRow]]:
