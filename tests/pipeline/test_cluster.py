@@ -40,7 +40,7 @@ def commands(folder, root, queue):
     """All of them, in the order in which one needs what another made."""
     sent = ["--lake", root, "--to-queue", queue]
     return [
-        ["validate", f"{folder}/dump", "--lake", root],
+        ["validate", f"{folder}/dump", "--lake", root, "--schemas", f"{folder}/schemas"],
         ["ingest", f"{folder}/landing", "--lake", root],
         ["compact", "--lake", root],
         ["metrics", "--lake", root],
@@ -54,9 +54,17 @@ def commands(folder, root, queue):
 
 
 def inputs(folder):
-    """Two files of bodies, of which some break the contract; two segments of a journal."""
+    """Two files of bodies, of which some break the contract, and one has no schema; two segments of a journal."""
     (folder / "dump").mkdir()
-    write(folder / "dump" / "a.ndjson", *(body(number) for number in range(60)), b"{", b"\xff")
+    write(
+        folder / "dump" / "a.ndjson",
+        *(body(number) for number in range(60)),
+        b"{",
+        b"\xff",
+        body(99, job="urn:babel:test:other"),
+    )
+    (folder / "schemas").mkdir()
+    (folder / "schemas" / "any.json").write_text(json.dumps({"$id": "urn:babel:test:sent"}))
     mendable = (body(number)[:-1] + b',"dead_letter":7}' for number in range(60, 80))
     write(folder / "dump" / "b.ndjson", *mendable)
     rows = list(Days(40, days=1).rows())

@@ -14,8 +14,9 @@ from babelgate.pipeline.storage.datasets import DatasetStore
 from babelgate.pipeline.storage.inputs import Body
 from babelgate.pipeline.tables.moment import open_tables
 from babelgate.pipeline.validate import job
-from babelgate.pipeline.validate.classify import classify
-from babelgate.pipeline.validate.job_schemas import REASONS, read_schemas, schemas_of
+from babelgate.pipeline.validate.classify import SCHEMA_FAULTS, classify
+from babelgate.pipeline.validate.job_schemas import read_schemas
+from babelgate.pipeline.validate.validation_task import schemas_of
 from tests.harness.bundles import serve
 from tests.harness.gateway import gateway
 from tests.pipeline.test_validate import META, Run, is_line
@@ -104,7 +105,7 @@ def test_what_it_says_of_bodies_is_what_the_gateway_says(run, dump, schemas, tmp
             )
             assert bytes(row["body"]) == line
         elif errors:
-            assert row["reason"] == errors[0]["code"] not in REASONS, line
+            assert row["reason"] == errors[0]["code"] not in SCHEMA_FAULTS, line
         else:
             assert "reason" not in row, line
     reasons = summary["counts"]["reasons"]

@@ -14,6 +14,7 @@ from babelgate.envelope.contract import is_int64, is_text
 from babelgate.errors import Problem
 from babelgate.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, is_encodable
 from babelgate.pipeline.storage.inputs import Body
+from babelgate.schemas.job_schemas import MISSING, TOO_LARGE, VIOLATION
 
 if TYPE_CHECKING:
     from babelgate.schemas.job_schemas import JobSchemas
@@ -22,6 +23,9 @@ ACCEPTED, QUARANTINED = "accepted", "quarantined"
 
 FAULTS = ("truncated_file", "unreadable_file", "invalid_export", "no_body", "too_large", "internal_error")
 """The reasons that this job adds to the codes of the codec."""
+
+SCHEMA_FAULTS = (VIOLATION, MISSING, TOO_LARGE)
+"""The reasons of what the schema of a job refuses."""
 
 _LIMITS = Limits()
 _READABLE_BYTES = 4 * 1024 * 1024

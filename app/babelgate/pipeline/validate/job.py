@@ -20,8 +20,7 @@ from babelgate.pipeline.storage.input_files import InputFile, find
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import ddl
-from babelgate.pipeline.validate import job_schemas
-from babelgate.pipeline.validate.classify import FAULTS
+from babelgate.pipeline.validate.classify import FAULTS, SCHEMA_FAULTS
 from babelgate.pipeline.validate.validation_task import (
     COLUMNS,
     RowKind,
@@ -50,7 +49,7 @@ REASONS = (
     "invalid_lang",
     "invalid_created_at",
     "invalid_dead_letter",
-    *job_schemas.REASONS,
+    *SCHEMA_FAULTS,
     *FAULTS,
 )
 _LISTED_INPUTS = 1000
@@ -131,7 +130,7 @@ def _run(
     say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
     counts = _write_rows(spark, store, tasks, reading, run, schemas)
     if schemas is not None:
-        counts["violations"] = _violations(store, run) if set(job_schemas.REASONS) & counts["reasons"].keys() else []
+        counts["violations"] = _violations(store, run) if set(SCHEMA_FAULTS) & counts["reasons"].keys() else []
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",

@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from babelgate.envelope.contract import LANGS
+from babelgate.extras import missing
 from babelgate.pipeline.storage.input_files import InputFile
 from babelgate.pipeline.storage.inputs import ReadOptions, Split
 from babelgate.pipeline.storage.schemas import ACCEPTED, QUARANTINED, arrow_schema
 from babelgate.pipeline.validate.bodies import bodies, is_divisible
 from babelgate.pipeline.validate.classify import ValidatedRow, classify
-from babelgate.pipeline.validate.job_schemas import schemas_of
+from babelgate.schemas.job_schemas import LIBRARY, JobSchemas, compiled_bundle
 
 COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANTINED.columns}
 """The columns of both datasets, and ``verdict``, the name of the dataset of a row."""
@@ -153,6 +155,19 @@ class _TaskFiles(ExitStack):
             use_dictionary=[name for name in _ALIKE if name in schema.names],
             write_statistics=[name for name in _MEASURED if name in schema.names],
         )
+
+
+@lru_cache(maxsize=1)
+def schemas_of(bundle: bytes) -> JobSchemas:
+    """The compiled schemas of ``bundle``, which has no faults. Compiles them at the first call in a process.
+
+    Raises ModuleNotFoundError where the library is missing, as an import would.
+    """
+    if lacking := missing(LIBRARY):
+        raise ModuleNotFoundError(f"No module named {lacking!r}")
+    schemas, faults = compiled_bundle(bundle)
+    assert not faults, "the driver has compiled them, too"
+    return schemas
 
 
 def _rows(splits: Sequence[Split], reading: ReadOptions, run: str, schemas: bytes | None) -> Iterator[ValidatedRow]:
