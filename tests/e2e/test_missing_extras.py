@@ -47,6 +47,7 @@ PIPELINE = {
     "ingest": ["in", *LAKE],
     "compact": LAKE,
     "tables": LAKE,
+    "maintain": LAKE,
     "metrics": LAKE,
     "report": [*LAKE, "--output", "report.html"],
     "message": ["id", *LAKE],
@@ -138,7 +139,7 @@ def test_schemas_of_jobs_on_spark(without: Without, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", PIPELINE)
 def test_a_job_on_spark(without: Without, command: str) -> None:
     line = without.told("spark", "pipeline", command, *PIPELINE[command])
-    lacking = "deltalake, pyarrow" if command == "tables" else "pyspark, py4j, pyarrow, pandas"
+    lacking = "deltalake, pyarrow" if command in ("tables", "maintain") else "pyspark, py4j, pyarrow, pandas"
     assert line.startswith(f"Error: not installed here: {lacking}; ")
 
 

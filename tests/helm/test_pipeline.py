@@ -41,7 +41,7 @@ def parsed(arguments: list[str]) -> str:
 
 
 def test_the_cron_job_runs_commands_as_they_are() -> None:
-    assert [parsed(each["args"]) for each in containers()] == ["ingest", "compact", "metrics", "report"]
+    assert [parsed(each["args"]) for each in containers()] == ["ingest", "compact", "metrics", "maintain", "report"]
     ingest = containers()[0]["args"]
     assert [ingest[ingest.index(each) + 1] for each in ("--master", "--conf")] == ["local[4]", "spark.driver.memory=3g"]
 

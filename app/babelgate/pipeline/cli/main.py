@@ -8,6 +8,7 @@ from babelgate.pipeline.cli.datasets import compact, ingest, metrics, report, va
 from babelgate.pipeline.cli.find import message, trace
 from babelgate.pipeline.cli.send import backfill, redrive, replay
 from babelgate.pipeline.cli.tables import tables
+from babelgate.pipeline.cli.upkeep import maintain
 
 COMMANDS: tuple[click.Command, ...] = (
     validate,
@@ -15,6 +16,7 @@ COMMANDS: tuple[click.Command, ...] = (
     compact,
     metrics,
     tables,
+    maintain,
     report,
     message,
     trace,

@@ -52,7 +52,7 @@ def compact(
     if done is None:
         with launch.spark("compact") as spark:
             store = DatasetStore(spark, root)
-            with exclusive_lock(store.files, _lock(store), "compact"):
+            with exclusive_lock(store.files, store.lock("compact"), "compact"):
                 before = snapshot(store)
                 if before.run is None and not before.batches:
                     raise JobFailed(f"{root} has no dataset journal: {INGEST_FIRST}")
@@ -75,7 +75,7 @@ def _without_spark(root: str, until: int) -> tuple[dict[str, Any], list[str]] | 
         return None
     if not store.files.is_local:
         return None
-    with exclusive_lock(store.files, _lock(store), "compact"):
+    with exclusive_lock(store.files, store.lock("compact"), "compact"):
         before = snapshot(store)
         if before.run is None or before.batches:
             return None
@@ -84,10 +84,6 @@ def _without_spark(root: str, until: int) -> tuple[dict[str, Any], list[str]] | 
 
 def _nothing(before: Snapshot) -> dict[str, Any]:
     return {"run_id": before.run, "unchanged": True, "batches": 0, "dates": 0, "rows": 0}
-
-
-def _lock(store: DatasetReader) -> str:
-    return f"{store.folder(JOURNAL.name)}/_compact.lock"
 
 
 def _tidy(store: DatasetReader, before: Snapshot, until: int) -> list[str]:

@@ -61,7 +61,7 @@ def ingest(
         store = DatasetStore(spark, output)
         home = store.folder(JOURNAL.name)
         place = checkpoint or f"{home}/_checkpoint"
-        with exclusive_lock(store.files, f"{home}/_ingest.lock", "ingest"):
+        with exclusive_lock(store.files, store.lock("ingest"), "ingest"):
             job = _IngestJob(store, landed.qualified(landing), place, max_files, committed)
             with progress(spark, "ingest") if interval_seconds is None else nullcontext():
                 job.reread_damaged()

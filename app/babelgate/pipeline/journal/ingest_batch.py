@@ -21,7 +21,7 @@ from babelgate.pipeline.journal.commits import (
     segment_of,
 )
 from babelgate.pipeline.journal.ranges import Ranges
-from babelgate.pipeline.journal.reader import commit, now_ms, save, snapshot
+from babelgate.pipeline.journal.reader import commit, now_ms, remove_leftover_batches, save, snapshot
 from babelgate.pipeline.journal.segment_lines import CorruptLine
 from babelgate.pipeline.journal.tasks import FileReport, FileReportsParam, corrupt_row, corrupt_rows, journal_rows
 from babelgate.pipeline.storage.datasets import DatasetStore
@@ -99,10 +99,7 @@ class BatchWriter:
         found = snapshot(store)
         self._done = {*found.compacted.merged, *(each.batch for each in found.batches)}
         self.known = found.known()
-        self._remove_leftovers(
-            {each.folder for each in found.batches} | {each.corrupt_folder for each in found.batches},
-            found.compacted.merged,
-        )
+        remove_leftover_batches(store, found)
 
     def batch(self, name: str, files: Sequence[LandedFile]) -> Totals:
         """Ingest ``files`` as the batch ``name`` and return its counts. Does nothing if that batch exists."""
@@ -244,14 +241,6 @@ class BatchWriter:
                 raise
             return self._content_of(existing)
         return frame.select("path", "content")
-
-    def _remove_leftovers(self, named: Collection[str | None], merged: Collection[str]) -> None:
-        for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
-            for each in self._store.files.list(self._store.folder(dataset)):
-                name = each.url.rpartition("/")[2]
-                is_merged = name.removeprefix("batch=").rpartition(".")[0] in merged
-                if name.startswith("batch=") and name not in named and not is_merged:
-                    self._store.files.remove(each.url)
 
 
 def escape_glob(url: str) -> str:

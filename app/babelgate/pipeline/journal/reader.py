@@ -213,6 +213,17 @@ def committed(store: DatasetReader) -> list[str]:
     return [name.removesuffix(".json") for name in names if name.endswith(".json") and not name.startswith(".")]
 
 
+def remove_leftover_batches(store: DatasetReader, found: Snapshot) -> None:
+    """Remove folders of batches without a commit. The caller owns the lock of ``ingest``, and then took ``found``."""
+    named = {folder for each in found.batches for folder in (each.folder, each.corrupt_folder)}
+    for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
+        for each in store.files.list(store.folder(dataset)):
+            name = each.url.rstrip("/").rpartition("/")[2]
+            is_merged = name.removeprefix("batch=").rpartition(".")[0] in found.compacted.merged
+            if name.startswith("batch=") and name not in named and not is_merged:
+                store.files.remove(each.url)
+
+
 def now_ms() -> int:
     """The current time, Unix ms."""
     return time.time_ns() // 1_000_000

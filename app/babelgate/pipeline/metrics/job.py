@@ -32,7 +32,7 @@ def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, r
         with launch.spark("metrics") as spark:
             store = DatasetStore(spark, root)
             journal = existing(spark, root)
-            with exclusive_lock(store.files, _lock(store), "metrics"):
+            with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
                 job = _MetricsJob(store, journal, within)
                 removed = job.tidy(until)
                 manifest, is_old = job.run(force)
@@ -56,7 +56,7 @@ def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, 
         return None
     if not store.files.is_local:
         return None
-    with exclusive_lock(store.files, _lock(store), "metrics"):
+    with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
         run = store.current(DATASETS[0])
         former = None if run is None else unchanged(store.root, DATASETS, run)
         if former is None or former["code_version"] != __version__:
@@ -66,10 +66,6 @@ def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, 
         if changed(former["state"], now, within):
             return None
         return former, remove_superseded(store, DATASETS, former, until), store.root
-
-
-def _lock(store: DatasetReader) -> str:
-    return f"{store.folder(DATASETS[0])}/_metrics.lock"
 
 
 class _MetricsJob:

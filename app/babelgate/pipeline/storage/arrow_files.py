@@ -56,6 +56,11 @@ class ArrowFiles:
             else:
                 yield each
 
+    def size(self, url: str) -> int:
+        """The size in bytes of the file ``url``, or of all files below the folder ``url``; 0 without either."""
+        info = self._system.get_file_info(self.path(url))
+        return sum(each.size for each in self.walk(url)) if info.type == fs.FileType.Directory else info.size or 0
+
     def read(self, url: str) -> bytes | None:
         """The content of a small file; None if there is no such file."""
         try:

@@ -38,7 +38,9 @@ _WRITING = {
     "parquet.block.size.row.check.min": "1",
     "parquet.page.size.row.check.min": "1",
 }
-_MANIFEST, _CURRENT, _STAGING = "_manifest.json", "CURRENT", "_staging"
+_MANIFEST, _CURRENT, STAGING = "_manifest.json", "CURRENT", "_staging"
+_LOCKED_BY = {"ingest": "journal", "compact": "journal", "metrics": "throughput", "validate": "accepted"}
+"""The dataset in whose folder the lock of a job is."""
 
 
 def run_id(job: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
@@ -121,6 +123,10 @@ class DatasetReader:
         """The URL of a dataset, or of one of its runs."""
         return folder(self.root, dataset, run)
 
+    def lock(self, job: str) -> str:
+        """The URL of the lock that ``job`` owns while it works: ingest, compact, metrics or validate."""
+        return f"{self.folder(_LOCKED_BY[job])}/_{job}.lock"
+
     def current(self, dataset: str) -> str | None:
         """The id of the current run; None before the first."""
         name = self.files.read(f"{self.folder(dataset)}/{_CURRENT}")
@@ -195,7 +201,7 @@ class DatasetStore(DatasetReader):
 
     def staging(self, run: str) -> str:
         """The URL of a folder for the files of ``run`` until :meth:`adopt`. It does not exist."""
-        staging = f"{self.root}/{_STAGING}/run={run}"
+        staging = f"{self.root}/{STAGING}/run={run}"
         self.files.remove(staging)
         return staging
 
@@ -220,7 +226,7 @@ class DatasetStore(DatasetReader):
                         missing.discard(name)
         if missing:
             raise JobFailed(f"{self.root} lacks files that tasks have written, such as {min(missing)}")
-        self.files.remove(f"{self.root}/{_STAGING}/run={run}")
+        self.files.remove(f"{self.root}/{STAGING}/run={run}")
 
     def _move(self, source: str, target: str) -> None:
         if not self.files.rename(source, target):

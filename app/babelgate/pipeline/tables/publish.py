@@ -26,11 +26,13 @@ from babelgate.pipeline.tables.current_files import TABLES, TOGETHER, TableFile,
 from babelgate.pipeline.tables.moment import TableVersion, delta_url, save_moment
 from babelgate.pipeline.tables.types import delta_schema
 
+MAX_RETAIN_DAYS = 30
+"""The logs of tables keep all versions for this long, unless ``maintain`` removes them."""
 _ATTEMPTS = 5
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _CONFIGURATION = {
-    # Files of older versions are removed after --retain-hours (24), so older versions are of no use.
-    "delta.logRetentionDuration": "interval 2 days",
+    # ``maintain`` removes the versions that are older than its retention. This is for lakes that it never sees.
+    "delta.logRetentionDuration": f"interval {MAX_RETAIN_DAYS} days",
     "delta.checkpointInterval": "20",
 }
 
@@ -51,7 +53,7 @@ def publish_tables(root: str, names: Collection[str] = TABLES) -> list[TableVers
         if not any(files.exists(reader.folder(name)) for name in names):
             return []
         delta_url(files)
-        with _lock(files):
+        with tables_lock(files):
             made = [each for datasets in TOGETHER for each in _publish(reader, files, datasets, names)]
             save_moment(files, made)
     except (OSError, ValueError, DeltaError) as error:
@@ -60,7 +62,11 @@ def publish_tables(root: str, names: Collection[str] = TABLES) -> list[TableVers
 
 
 @contextmanager
-def _lock(files: ArrowFiles) -> Iterator[None]:
+def tables_lock(files: ArrowFiles) -> Iterator[None]:
+    """Be the only one who writes to the tables during the block; wait until then. Only on a local file system.
+
+    Raises NotWritable, OSError.
+    """
     with ExitStack() as held:
         if files.is_local:
             try:
@@ -132,7 +138,7 @@ class _Table:
         except TableNotFoundError:
             return None
         # Opened anew, as another process may have committed before the columns were added.
-        return DeltaTable(self._url) if self._add_columns(table) else table
+        return DeltaTable(self._url) if self._add_columns(table) or self._configure(table) else table
 
     def commit(self, table: DeltaTable | None, folders: Sequence[str]) -> TableVersion:
         """Commit how ``folders`` differ from ``table`` as it was opened. Raises CommitFailedError, OSError."""
@@ -193,6 +199,14 @@ class _Table:
         if added:
             table.alter.add_columns(added)
         return bool(added)
+
+    def _configure(self, table: DeltaTable) -> bool:
+        """Set the properties that a table of an older version lacks. Returns whether there were any."""
+        found = table.metadata().configuration
+        lacking = {name: value for name, value in _CONFIGURATION.items() if found.get(name) != value}
+        if lacking:
+            table.alter.set_table_properties(lacking)
+        return bool(lacking)
 
     def _add(self, file: TableFile) -> AddAction:
         stats = stats_of(self._files, self._home, file)

@@ -80,7 +80,7 @@ def validate(
     if done is None:
         with launch.spark("validate") as spark:
             store = DatasetStore(spark, output)
-            with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
+            with exclusive_lock(store.files, store.lock("validate"), "validate"):
                 done = None if force else store.completed(DATASETS, run)
                 manifest = done or _run(spark, store, files, reading, run, schemas)
     else:
