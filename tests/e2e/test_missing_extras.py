@@ -48,6 +48,7 @@ PIPELINE = {
     "compact": LAKE,
     "tables": LAKE,
     "maintain": LAKE,
+    "erase": ["id", *LAKE],
     "metrics": LAKE,
     "report": [*LAKE, "--output", "report.html"],
     "message": ["id", *LAKE],
@@ -139,7 +140,7 @@ def test_schemas_of_jobs_on_spark(without: Without, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", PIPELINE)
 def test_a_job_on_spark(without: Without, command: str) -> None:
     line = without.told("spark", "pipeline", command, *PIPELINE[command])
-    lacking = "deltalake, pyarrow" if command in ("tables", "maintain") else "pyspark, py4j, pyarrow, pandas"
+    lacking = "deltalake, pyarrow" if command in ("tables", "maintain", "erase") else "pyspark, py4j, pyarrow, pandas"
     assert line.startswith(f"Error: not installed here: {lacking}; ")
 
 

@@ -8,7 +8,7 @@ from babelgate.pipeline.cli.datasets import compact, ingest, metrics, report, va
 from babelgate.pipeline.cli.find import message, trace
 from babelgate.pipeline.cli.send import backfill, redrive, replay
 from babelgate.pipeline.cli.tables import tables
-from babelgate.pipeline.cli.upkeep import maintain
+from babelgate.pipeline.cli.upkeep import erase, maintain
 
 COMMANDS: tuple[click.Command, ...] = (
     validate,
@@ -17,6 +17,7 @@ COMMANDS: tuple[click.Command, ...] = (
     metrics,
     tables,
     maintain,
+    erase,
     report,
     message,
     trace,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -112,8 +112,8 @@ class _Compaction:
         compacted = Compacted(
             parts=before.compacted.parts | parts,
             corrupt=corrupt,
-            merged=self._merged(batches),
-            retired=self._retired(parts, corrupt),
+            merged=merged_with(self._store, before, batches),
+            retired=retired_by(self._store, before, parts, corrupt),
             content=before.known().content(),
         )
         facts = {"job": "compact", "counts": done, "compacted": msgspec.to_builtins(compacted)}
@@ -153,22 +153,23 @@ class _Compaction:
         save(self._store, before.corrupt().coalesce(1), JOURNAL_CORRUPT.name, f"run={run}")
         return [f"run={run}"]
 
-    def _merged(self, batches: list[str]) -> dict[str, int]:
-        """The compacted batches that still have commits, with the time of their compaction, Unix ms."""
-        still = set(committed(self._store))
-        before = {batch: at for batch, at in self._before.compacted.merged.items() if batch in still}
-        return before | dict.fromkeys(batches, now_ms())
 
-    def _retired(self, parts: Mapping[str, CompactedDate], corrupt: list[str]) -> dict[str, int]:
-        """The folders that are unused after the new run is published, with the time since when, Unix ms."""
-        former = self._before.compacted
-        folders = [dataset_path(JOURNAL.name, former.parts[day].folder) for day in parts if day in former.parts]
-        folders += [dataset_path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
-        if self._before.run is not None:
-            folders.append(dataset_path(JOURNAL.name, f"run={self._before.run}"))
-        root, files = self._store.root, self._store.files
-        before = {each: at for each, at in former.retired.items() if files.exists(f"{root}/{each}")}
-        return before | dict.fromkeys(folders, now_ms())
+def merged_with(store: DatasetReader, before: Snapshot, batches: Iterable[str]) -> dict[str, int]:
+    """The compacted batches that still have commits, with the time of their compaction, Unix ms."""
+    still = set(committed(store))
+    former = {batch: at for batch, at in before.compacted.merged.items() if batch in still}
+    return former | dict.fromkeys(batches, now_ms())
+
+
+def retired_by(store: DatasetReader, before: Snapshot, days: Iterable[str], corrupt: Collection[str]) -> dict[str, int]:
+    """The folders that are unused after a run with other ``days`` is published, with the time since when, Unix ms."""
+    former = before.compacted
+    folders = [dataset_path(JOURNAL.name, former.parts[day].folder) for day in days if day in former.parts]
+    folders += [dataset_path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
+    if before.run is not None:
+        folders.append(dataset_path(JOURNAL.name, f"run={before.run}"))
+    still = {each: at for each, at in former.retired.items() if store.files.exists(f"{store.root}/{each}")}
+    return still | dict.fromkeys(folders, now_ms())
 
 
 def dataset_path(dataset: str, folder: str) -> str:

@@ -70,7 +70,9 @@ def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
     rows = store.read(dataset, run)
     # Rows without a body, such as unreadable files, are no messages.
     rows = rows.where("length(body) > 0")
-    return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), run]], [store.folder(dataset)])
+    # Stays the same when bodies are erased, so that nothing is sent twice.
+    made_by = (store.manifest(dataset, run) or {}).get("run_id", run)
+    return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), made_by]], [store.folder(dataset)])
 
 
 def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -> Source:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyarrow import fs
@@ -91,6 +93,34 @@ class ArrowFiles:
             self._system.delete_dir(path)
         elif kind != fs.FileType.NotFound:
             self._system.delete_file(path)
+
+    def make_folder(self, url: str) -> None:
+        """Make a folder and its parents. An object store has none."""
+        if self.is_local:
+            Path(self.path(url)).mkdir(parents=True, exist_ok=True)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file to a URL where nothing exists. On a local file system its folder is made."""
+        self.make_folder(target.rpartition("/")[0])
+        self._system.copy_file(self.path(source), self.path(target))
+
+    def new_file(self, url: str) -> Any:
+        """A stream that writes the file ``url``, a context manager. On a local file system its folder is made."""
+        self.make_folder(url.rpartition("/")[0])
+        return self._system.open_output_stream(self.path(url))
+
+    @contextmanager
+    def open_parquet(self, url: str) -> Iterator[Any]:
+        """The Parquet file ``url``, as Arrow's ParquetFile."""
+        from pyarrow import parquet
+
+        with self._system.open_input_file(self.path(url)) as file:
+            yield parquet.ParquetFile(file)
+
+    def parquet(self, url: str, columns: Sequence[str]) -> Any:
+        """The ``columns`` of the Parquet file ``url``, as Arrow's Table."""
+        with self.open_parquet(url) as file:
+            return file.read(list(columns))
 
     def parquet_metadata(self, url: str) -> object:
         """The footer of the Parquet file ``url``, as Arrow's FileMetaData."""

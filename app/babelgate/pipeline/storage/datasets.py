@@ -62,9 +62,11 @@ def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
     found: list[Manifest] = []
     try:
         for dataset in datasets:
-            if _read_bytes(f"{folder(root, dataset)}/{_CURRENT}").decode().strip() != run:
+            current = _read_bytes(f"{folder(root, dataset)}/{_CURRENT}").decode().strip()
+            found.append(json.loads(_read_bytes(f"{folder(root, dataset, current)}/{_MANIFEST}")))
+            # A run without the bodies of some messages has another folder, and the id of the run that it replaced.
+            if found[-1].get("run_id", current) != run:
                 return None
-            found.append(json.loads(_read_bytes(f"{folder(root, dataset, run)}/{_MANIFEST}")))
     except (OSError, ValueError):
         return None
     return _common_facts(found[0])
@@ -147,6 +149,39 @@ class DatasetReader:
         """The id of the run that was completed last, current or not; None before the first."""
         made = ((self.manifest(dataset, run) or {}, run) for run in self.runs(dataset))
         return max(((manifest["completed_at"], run) for manifest, run in made), default=(0, None))[1]
+
+    def publish(self, datasets: Sequence[str], run: str, facts: Mapping[str, Any]) -> Manifest:
+        """Complete a run of each of ``datasets``: write the manifest with ``facts``, then make the run current."""
+        made: Manifest = {"run_id": run, "code_version": __version__, "completed_at": time.time_ns() // 1_000_000}
+        made |= facts
+        for dataset in datasets:
+            each = {"dataset": dataset, "version": DATASETS[dataset].version, **made}
+            content = json.dumps(each, indent=2, sort_keys=True) + "\n"
+            self.files.write(f"{self.folder(dataset, run)}/{_MANIFEST}", content.encode())
+        self.point(datasets, run)
+        return made
+
+    def point(self, datasets: Sequence[str], run: str) -> None:
+        """Make the complete run ``run`` the current one."""
+        for dataset in datasets:
+            if self.current(dataset) != run:
+                self.files.write(f"{self.folder(dataset)}/{_CURRENT}", f"{run}\n".encode())
+
+    def completed(self, datasets: Sequence[str], run: str) -> Manifest | None:
+        """The manifest of ``run`` if it is complete in all of ``datasets``; the run is then made current. Else None.
+
+        A job calls this first: if the run is complete, nothing is left to do.
+        """
+        current = self.current(datasets[0])
+        if current is not None and (self.manifest(datasets[0], current) or {}).get("run_id") == run:
+            # It may be the run without the bodies of some messages.
+            run = current
+        found = [self.manifest(dataset, run) for dataset in datasets]
+        complete = [each for each in found if each is not None]
+        if len(complete) < len(found):
+            return None
+        self.point(datasets, run)
+        return _common_facts(complete[0])
 
 
 class DatasetStore(DatasetReader):
@@ -231,32 +266,3 @@ class DatasetStore(DatasetReader):
     def _move(self, source: str, target: str) -> None:
         if not self.files.rename(source, target):
             raise JobFailed(f"{source} could not be moved to {target}")
-
-    def publish(self, datasets: Sequence[str], run: str, facts: Mapping[str, Any]) -> Manifest:
-        """Complete a run of each of ``datasets``: write the manifest with ``facts``, then make the run current."""
-        made: Manifest = {"run_id": run, "code_version": __version__, "completed_at": time.time_ns() // 1_000_000}
-        made |= facts
-        for dataset in datasets:
-            each = {"dataset": dataset, "version": DATASETS[dataset].version, **made}
-            content = json.dumps(each, indent=2, sort_keys=True) + "\n"
-            self.files.write(f"{self.folder(dataset, run)}/{_MANIFEST}", content.encode())
-        self.point(datasets, run)
-        return made
-
-    def point(self, datasets: Sequence[str], run: str) -> None:
-        """Make the complete run ``run`` the current one."""
-        for dataset in datasets:
-            if self.current(dataset) != run:
-                self.files.write(f"{self.folder(dataset)}/{_CURRENT}", f"{run}\n".encode())
-
-    def completed(self, datasets: Sequence[str], run: str) -> Manifest | None:
-        """The manifest of ``run`` if it is complete in all of ``datasets``; the run is then made current. Else None.
-
-        A job calls this first: if the run is complete, nothing is left to do.
-        """
-        found = [self.manifest(dataset, run) for dataset in datasets]
-        complete = [each for each in found if each is not None]
-        if len(complete) < len(found):
-            return None
-        self.point(datasets, run)
-        return _common_facts(complete[0])

@@ -1,0 +1,1 @@
+"""Erases bodies of messages from the lake. The commands import it. It needs no Spark."""
