@@ -45,6 +45,8 @@ PIPELINE_KNOWS = (
     "babelgate.terminal",
     "babelgate.urls",
     "babelgate.observe.journal.record",
+    "babelgate.privacy.body_keys",
+    "babelgate.privacy.ciphers",
 )
 """The pipeline runs where no gateway is."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-from base64 import b64encode
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import pytest
@@ -17,9 +16,9 @@ import yaml
 
 from tests.harness import program
 from tests.harness.gateway import GatewayProcess, gateway
-from tests.harness.journal import unpacked
 from tests.harness.local import wait_for
 from tests.harness.otlp import OtlpReceiver, otlp_receiver
+from tests.harness.secrets import files, found_in
 
 REDACTED = "geheim-ë-4111-1111"
 """What people must not see, in redacted members."""
@@ -30,34 +29,6 @@ DATA: dict[str, Any] = {"card": {"number": REDACTED}, "lines": [{"iban": REDACTE
 KEYS = [{"id": "2026", "secret": "n" * 32}]
 QUEUE = "pay.cards"
 ROUTE = {"broker": "local", "encrypt": True, "redact": ["/data/card/number", "/data/lines/*/iban"], "max_attempts": 2}
-
-
-def forms(secret: str) -> list[bytes]:
-    """The secret as it may stand in a file: as it is, escaped, in an address, and in base64 at any offset."""
-    raw = secret.encode()
-    found = [raw, json.dumps(secret)[1:-1].encode(), quote(secret).encode()]
-    # Of each offset, the characters that depend on the secret alone.
-    found += [b64encode(b"\0" * at + raw)[-(-at * 4 // 3) : len(raw) // 3 * 4] for at in (0, 1, 2)]
-    assert all(len(form) > 12 for form in found)
-    return found
-
-
-def found_in(texts: Iterable[tuple[str, bytes]], *secrets: str) -> list[str]:
-    """The names of the texts with any form of a secret."""
-    wanted = [form for secret in secrets for form in forms(secret)]
-    return sorted({name for name, text in texts if any(form in text for form in wanted)})
-
-
-def files(directory: Path) -> list[tuple[str, bytes]]:
-    """Every file below the directory, with the text of compressed ones."""
-    found = []
-    for path in directory.rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            found.append((path.name, content))
-            if path.suffix in (".zst", ".gz"):
-                found.append((f"text of {path.name}", unpacked(content, path.name)))
-    return found
 
 
 def config(state: Path) -> dict[str, Any]:
@@ -142,6 +113,11 @@ def a_day(client: httpx.Client, process: GatewayProcess, outputs: list[tuple[str
     wait_for(lambda: client.get(place).raise_for_status().json()["state"] == "completed")
 
 
+def decrypted(segments: list[bytes], *options: str) -> subprocess.CompletedProcess[bytes]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_")}
+    return program.run("journal", "decrypt", *options, environ=environ, stdin=b"".join(segments))
+
+
 @pytest.fixture
 def otlp() -> Iterable[OtlpReceiver]:
     with otlp_receiver() as receiver:
@@ -174,7 +150,20 @@ def test_no_secret_is_where_it_must_not_be(tmp_path: Path, otlp: OtlpReceiver) -
     names = {name for name, _ in files(tmp_path)}
     assert {"babelgate.db", "gateway.log"} < names
     assert any(name.startswith("text of ") for name in names)
-    assert any(b"[redacted]" in text for name, text in files(tmp_path) if name.startswith("text of "))
+    segments = [text for name, text in files(tmp_path) if name.startswith("text of ")]
+    assert any(b'"envelope_encrypted":' in text for text in segments)
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps(KEYS))
+    clear = decrypted(segments, "--body-keys", str(keys))
+    assert clear.returncode == 0, clear.stderr
+    assert found_in([("journal", clear.stdout)], ENCRYPTED) == ["journal"]
+    assert found_in([("journal", clear.stdout)], REDACTED) == []
+    bodies = [json.loads(line).get("envelope") for line in clear.stdout.splitlines()]
+    assert {each["data"]["card"]["number"] for each in bodies if each} == {"[redacted]"}
+    # Without the key it tells which one is missing, and prints what it has read.
+    without = decrypted(segments)
+    assert (without.returncode, without.stdout) == (1, b"".join(segments))
+    assert b"no key with the id '2026'" in without.stderr
 
 
 def test_the_search_finds_what_is_written_in_clear(tmp_path: Path) -> None:

@@ -135,4 +135,12 @@ def land(landing: Path, rows: Iterable[Row], node: str, first_seq: int = 1) -> l
 
 
 def _is_absent(name: str, value: Any) -> bool:
-    return value is None and name in ("to_queue", "envelope", "meta", "count", "first_lost_at", "last_lost_at")
+    return value is None and name in (
+        "to_queue",
+        "envelope",
+        "envelope_encrypted",
+        "meta",
+        "count",
+        "first_lost_at",
+        "last_lost_at",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 import random
 import re
@@ -14,8 +15,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from babelgate.pipeline.journal.reader import read_journal
 from tests.harness.gateway import gateway
 from tests.harness.local import free_port
+from tests.harness.secrets import found_in
 from tests.pipeline.sending import Sends, body, drained, envelopes, write
 
 DEAD = {"dead_letter": {"reason": "failed"}}
@@ -139,10 +142,12 @@ def test_a_file_that_cannot_be_read_to_its_end_is_not_passed_over(sends, running
     given = "backfill", tmp_path / "in", "--from", "bodies"
     sends(*given, "--dry-run", "--select", "queue = 'q'")
     assert sends.shown.startswith("2 messages would be sent")
-    assert re.search(r"1 files could not be read completely, such as file:\S*/b.gz@\d+: Its gzip data", sends.shown)
+    assert re.search(
+        r"1 files or bodies could not be read completely, such as file:\S*/b.gz@\d+: Its gzip data", sends.shown
+    )
     told = sends(*given, "--select", "queue = 'q'", code=4)
     assert of(told) == {"selected": 2, "accepted": 2, "unread": 1}
-    assert "warning: 1 files could not be read" in sends.output
+    assert "warning: 1 files or bodies could not be read" in sends.output
     sends(*given, "--select", "queue = 'q'", code=4)
     path.write_bytes(whole)
     sends(*given, "--select", "queue = 'q'", code=2)
@@ -329,3 +334,43 @@ def test_from_the_journal(sends, tmp_path):
         told = sends("replay", "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
         assert of(told) == {"selected": 5, "accepted": 5}
         assert drained(process, "again") == {f"id-{number}": 1 for number in range(5)}
+
+
+def test_encrypted_bodies_of_the_journal(spark, sends, tmp_path):
+    """The lake has what the gateway has encrypted. A command with the keys sends it; without them it tells which key
+    is missing, and the run is not done."""
+    keys = [{"id": "2026", "secret": "n" * 32}]
+    settings = {
+        "journal": {"landing": str(tmp_path / "journal"), "compression": "gzip", "bodies": True},
+        "body_keys": keys,
+        "queues": {"pay": {"broker": "local", "encrypt": True}},
+        "default": {"broker": "local"},
+    }
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    with gateway(tmp_path, settings) as process:
+        with process.client() as client:
+            for number, queue in enumerate(("pay", "pay", "q")):
+                sent = body(number, queue, data={"note": f"confidential-{number}"})
+                client.post(f"/queues/{queue}/messages", content=sent, headers={"content-type": "application/json"})
+            received = client.post("/queues/pay/messages:receive", json={}).json()["messages"]
+            rejected = {"ack_tokens": [received[0]["ack_token"]]}
+            assert client.post("/queues/pay/messages:reject", json=rejected).status_code == 200
+        assert process.stop() == 0
+        process.start()
+        sends.url = process.url
+        sends("ingest", tmp_path / "journal")
+        found = read_journal(spark, sends.root).where("queue = 'pay' and envelope_encrypted is not null").collect()
+        assert len(found) >= 2 and {row["envelope"] for row in found} == {None}
+        told = sends("replay", "--to-queue", "again", code=4)
+        assert of(told) == {"selected": 1, "accepted": 1, "unread": 2}
+        assert "2 files or bodies could not be read completely" in sends.output
+        assert "body_keys has no key with the id '2026'" in sends.output
+        assert of(sends("replay", "--to-queue", "q2", "--select", "queue = 'q'")) == {"selected": 1, "accepted": 1}
+        given = "--body-keys", tmp_path / "keys.json"
+        told = sends("replay", "--to-queue", "again", *given)
+        assert of(told) == {"selected": 3, "accepted": 3}
+        assert drained(process, "again") == {f"id-{number}": 1 for number in range(3)}
+        sends("redrive", "--from", "journal", "--to-queue", "dead", "--reset-attempts", *given)
+        assert drained(process, "dead") == {received[0]["envelope"]["meta"]["id"]: 1}
+    lake = [(path.name, path.read_bytes()) for path in Path(sends.root).rglob("*") if path.is_file()]
+    assert lake and found_in(lake, "confidential-0", "confidential-1") == []

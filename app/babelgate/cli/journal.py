@@ -1,4 +1,4 @@
-"""The command ``journal index``, which reads the landed journal itself and needs no running gateway."""
+"""The commands ``journal index`` and ``journal decrypt``, which need no running gateway."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from babelgate.cli.connection import CONFIG, as_json
-from babelgate.cli.output import REFUSED, complain, configuration_errors, print_json, say
+from babelgate.cli.output import REFUSED, complain, configuration_errors, print_json, print_json_text, say
 from babelgate.terminal import guard_output, unguarded
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TELL_SECONDS = 10.0
 
 @click.group()
 def journal() -> None:
-    """Maintain the journal of this host."""
+    """Maintain and read the journal."""
 
 
 @journal.command(epilog="\b\nExample:\n  babelgate journal index --config babelgate.yaml")
@@ -65,6 +65,39 @@ def index(config: Path | None, as_json: bool) -> None:
     for path in done.unreadable:
         complain(f"{path} is damaged and is not indexed")
     if done.unreadable:
+        sys.exit(REFUSED)
+
+
+@journal.command(
+    epilog="\b\nExample:\n  zstdcat journal/date=*/hour=*/*.zst | babelgate journal decrypt --body-keys keys.json"
+)
+@click.option(
+    "--body-keys",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BABELGATE_BODY_KEYS_FILE",
+    help='File with the keys: a JSON list, such as [{"id": "2026", "secret": "…"}].  [default: BABELGATE_BODY_KEYS]',
+)
+def decrypt(body_keys: Path | None) -> None:
+    """Print the records of standard input with their bodies in clear.
+
+    A member envelope_encrypted becomes envelope, or envelope_base64 where the body is not JSON on one line. All else
+    stays as it is. A record whose key is missing is printed unchanged; the keys that are missing are told at the end,
+    and the command exits with 1.
+    """
+    from babelgate.errors import ConfigError
+    from babelgate.observe.journal.decrypting import Decrypting
+    from babelgate.privacy.body_keys import read_body_keys
+
+    try:
+        lines = Decrypting(read_body_keys(body_keys))
+    except ConfigError as error:
+        complain(str(error))
+        sys.exit(REFUSED)
+    for line in sys.stdin.buffer:
+        print_json_text(lines.decrypted(line.rstrip(b"\r\n")))
+    for reason, count in sorted(lines.unreadable.items()):
+        complain(f"{count:,} bodies are not decrypted: {reason}")
+    if lines.unreadable:
         sys.exit(REFUSED)
 
 

@@ -12,7 +12,6 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,7 +168,7 @@ def _described(key: str, route: Route) -> dict[str, Any]:
         "native_name": named(route.native.name),
         "stored_as": dict(route.native.stored_as),
         "dead_letter_queue": named(route.native.dead_letters),
-        **asdict(route.policy),
+        **route.policy.described(),
     }
 
 

@@ -278,7 +278,8 @@ class DeadLetterOperations:
         source, target = self._routes(caller, queue, to_queue, force=False, edits=True)
         with self._scans.place(caller):
             _, letter = await find(source, letter_id, cursor)
-        return as_shown((await self._ready(letter, edit, source, target, False, trace)).outgoing.body, source, target)
+        ready = await self._ready(letter, edit, source, target, False, trace)
+        return await turns.run(as_shown, ready.outgoing.body, source, target, size=letter.size)
 
     async def _ready(
         self, letter: Letter, edit: LetterEdit | None, source: Route, target: Route, force: bool, trace: Trace | None

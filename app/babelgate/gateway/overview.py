@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -200,7 +200,7 @@ class Overview:
             stored_as=route.native.stored_as,
             stats=stats,
             capabilities=route.capabilities,
-            policy=asdict(route.policy),
+            policy=route.policy.described(),
             idempotency=self._keys.info(route),
             pause=self.pauses.get(route.queue),
         )

@@ -5,16 +5,17 @@ from __future__ import annotations
 from babelgate.errors import EnvelopeError, Problem
 from babelgate.gateway.dead_letters import Letter
 from babelgate.gateway.routing import Route, Router
-from babelgate.privacy.redaction import EVERYTHING, MARKER, Redaction
+from babelgate.privacy.protection import HIDDEN, Protection
+from babelgate.privacy.redaction import MARKER
 
 _DETAIL = f"The dead letter has no value here that {MARKER} could stand for: write one."
 
 
-def redaction_of(router: Router, queue: str | None) -> Redaction | None:
-    """What the journal redacts of the bodies of ``queue``. Everything, where bodies are encrypted at rest, and of a
-    queue without a route."""
+def protection_of(router: Router, queue: str | None) -> Protection | None:
+    """What becomes of the bodies of ``queue`` in the journal; None: they are written as they are. All values of a queue
+    without a route are redacted."""
     rule = None if queue is None else router.rule(queue)
-    return EVERYTHING if rule is None or rule.policy.encrypt else rule.policy.redaction
+    return HIDDEN if rule is None else rule.policy.protection
 
 
 def with_values(body: bytes, letter: Letter, route: Route) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.names import Pattern, Template, check_queue_name, is_queue_name
 from babelgate.gateway.private_names import PROBE, PrivateNames
 from babelgate.jsontext import is_encodable, pointer
+from babelgate.privacy.protection import Protection
 from babelgate.privacy.redaction import Redaction
 from babelgate.runtime.cache import Cache
 
@@ -38,7 +39,8 @@ class Policy:
     becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
     ``schema``: what becomes of a published message whose data does not match the schema of its job;
     ``schema_on_receive``: of a received one, too. ``redaction``: what people do not see of the bodies; None: nothing.
-    ``encrypt``: bodies that the gateway itself keeps on a disk are encrypted there.
+    ``encrypt``: bodies that the gateway itself keeps on a disk are encrypted there; ``protection``: what becomes of
+    them in the journal; None: they are written as they are.
     """
 
     lease_seconds: float = 60
@@ -53,6 +55,13 @@ class Policy:
     schema_on_receive: bool = False
     redaction: Redaction | None = None
     encrypt: bool = False
+    protection: Protection | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Its members as plain data, without how bodies are redacted and encrypted."""
+        members = asdict(replace(self, redaction=None, protection=None))
+        del members["redaction"], members["protection"]
+        return members
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""

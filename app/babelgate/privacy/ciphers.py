@@ -83,6 +83,12 @@ class BodyCipher:
             raise BodyUnreadable(broker, reason) from None
 
 
+def journal_context(queue: str) -> str:
+    """The context of the bodies of ``queue`` in the journal: another one than in the file of a broker, because no name
+    of a queue has a colon."""
+    return f"journal:{queue}"
+
+
 def is_encrypted(stored: bytes) -> bool:
     """Whether ``stored`` is an encrypted body."""
     return stored.startswith(MARK + bytes((_ENCRYPTED,)))

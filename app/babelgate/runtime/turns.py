@@ -249,7 +249,8 @@ class _HandingOver:
                 sys.setswitchinterval(self._usual)
 
 
-_handing_over = _HandingOver()
+handing_over = _HandingOver()
+"""For a thread, while it works on a large body."""
 
 
 async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
@@ -260,7 +261,7 @@ async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result
         nonlocal spent
         began = time.thread_time()
         try:
-            with _handing_over:
+            with handing_over:
                 return function(*arguments)
         finally:
             spent = time.thread_time() - began

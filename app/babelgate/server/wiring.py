@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -46,7 +47,7 @@ from babelgate.gateway.history import History, Journaled
 from babelgate.gateway.idempotency import NONE, OWN, KeyPolicy
 from babelgate.gateway.pause_file import PauseFile
 from babelgate.gateway.pauses import Pauses
-from babelgate.gateway.redacting import redaction_of
+from babelgate.gateway.redacting import protection_of
 from babelgate.gateway.replicas import Identity, Replicas
 from babelgate.gateway.route_checks import check
 from babelgate.gateway.routing import Policy, Router, Rule
@@ -63,6 +64,8 @@ from babelgate.observe.metrics.labels import QueueLabels
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Tracing, tracing_from_env
+from babelgate.privacy.ciphers import BodyCipher
+from babelgate.privacy.protection import Protection
 from babelgate.privacy.redaction import Redaction
 from babelgate.push.file import PushFile
 from babelgate.push.pushes import Pushes
@@ -71,7 +74,7 @@ from babelgate.runtime.files import identity
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
 from babelgate.server.auditing import loaded_at_start, make_audit
-from babelgate.server.bindings import connect_brokers
+from babelgate.server.bindings import body_cipher, connect_brokers
 from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.live import LiveParts
 from babelgate.server.overload import Pacer, Shedder
@@ -92,8 +95,9 @@ def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
 def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
     """The routes, checked against what their brokers can do. Raises ConfigError naming the key."""
     shares_rates = rate_store(settings, bindings) is not None
-    rules = [_rule(match, queue, bindings, shares_rates) for match, queue in settings.queues.items()]
-    default = _rule("*", settings.default, bindings, shares_rates) if settings.default is not None else None
+    rule = partial(_rule, bindings=bindings, shares_rates=shares_rates, cipher=body_cipher(settings))
+    rules = [rule(match, queue) for match, queue in settings.queues.items()]
+    default = rule("*", settings.default) if settings.default is not None else None
     made = Router(rules, default)
     check(made)
     return made
@@ -184,7 +188,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     )
     gateway.schema_checks.schemas = job_schemas(settings)
     if journaled is not None:
-        journaled.redact(lambda queue: redaction_of(gateway.router, queue))
+        journaled.protect(lambda queue: protection_of(gateway.router, queue))
     told = AllPeers(signer, directory, places, EXCHANGE_SECONDS, "pauses")
     gateway.pauses.peers = Exchanging(gateway.incarnation, told, PAUSES_PATH, decode_pauses)
     limits = RequestLimits(
@@ -364,7 +368,10 @@ def _bounds(settings: Settings) -> Bounds:
     return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
 
 
-def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding], shares_rates: bool) -> Rule:
+def _rule(
+    match: str, queue: QueueSettings, bindings: Mapping[str, Binding], shares_rates: bool, cipher: BodyCipher
+) -> Rule:
+    redaction = Redaction(queue.redact) if queue.redact else None
     policy = Policy(
         lease_seconds=queue.lease_seconds,
         max_attempts=queue.max_attempts,
@@ -376,8 +383,9 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding], sha
         limits=None if queue.limits is None else queue.limits.counted(shares_rates),
         schema=queue.schema_mode,
         schema_on_receive=queue.schema_on_receive and queue.schema_mode != "off",
-        redaction=Redaction(queue.redact) if queue.redact else None,
+        redaction=redaction,
         encrypt=queue.encrypt,
+        protection=Protection(redaction, cipher if queue.encrypt else None) if redaction or queue.encrypt else None,
     )
     parking = None if queue.parking is None else bindings[queue.parking]
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)

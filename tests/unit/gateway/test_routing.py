@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 
@@ -16,6 +17,8 @@ from babelgate.clock import now_ms
 from babelgate.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.page_sizes import PAGE_BYTES, affordable
 from babelgate.gateway.routing import Policy, Route, Router, Rule
+from babelgate.privacy.ciphers import BodyCipher
+from babelgate.privacy.protection import Protection
 from babelgate.privacy.redaction import Redaction
 from tests.harness.memory import MemoryBinding, lacking
 
@@ -292,3 +295,12 @@ def test_the_dead_letters_of_configured_queues_are_known() -> None:
     router = Router([Rule("mails", broker, native_name="post"), Rule("orders.*", broker), Rule("other", FIRST)])
     assert router.dead_letters(broker) == {"post:dead"}
     assert router.dead_letters(FIRST) == frozenset()
+
+
+def test_a_policy_is_described_as_plain_data() -> None:
+    """As ``check-config --json`` prints it, also where bodies are redacted and encrypted."""
+    redaction = Redaction(["/data/card"])
+    policy = Policy(redaction=redaction, encrypt=True, protection=Protection(redaction, BodyCipher()))
+    described = json.loads(json.dumps(policy.described()))
+    assert described == json.loads(json.dumps(Policy(encrypt=True).described()))
+    assert described["encrypt"] is True and not {"redaction", "protection"} & described.keys()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+from threading import current_thread
 from typing import Any, get_args
 
 import pytest
@@ -10,6 +12,10 @@ from msgspec import UNSET
 from babelgate.observe.events import Call, Event, EventKind, Facts
 from babelgate.observe.journal.buffer import Buffer
 from babelgate.observe.journal.record import EVENTS, JournalEvent, Record
+from babelgate.privacy.ciphers import BodyCipher, BodyKey, journal_context
+from babelgate.privacy.protection import HIDDEN, Protection
+from babelgate.privacy.redaction import Redaction
+from babelgate.runtime.turns import LARGE_BYTES
 from tests.harness.journal import MESSAGE, happened, lines, numbers
 
 EPOCH = "018bcfe568001a2b3c4d"
@@ -166,3 +172,78 @@ def test_numbers_go_on_when_the_clock_goes_back(buffer: Buffer, clock: Ticking) 
     buffer.observe(happened())
     first, second = taken(buffer)
     assert second.at < first.at and second.seq == first.seq + 1
+
+
+KEY = BodyKey("2026", b"n" * 32)
+SECRET = b'{"data":{"card":"4111","note":"hush"},"meta":{"ext":{"shop":"north"}}}'
+
+
+def accepted(*bodies: bytes) -> Event:
+    return Event("accepted", "orders", "main", len(bodies), messages=(MESSAGE,) * len(bodies), bodies=bodies)
+
+
+def test_an_encrypted_body(clock: Ticking) -> None:
+    """It is redacted first, and nothing of it is in clear, nor in what is kept of meta."""
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=True, meta=["ext.shop"])
+    cipher = BodyCipher([KEY])
+    buffer.protection_of = lambda queue: Protection(Redaction(["/data/card"]), cipher)
+    buffer.observe(accepted(SECRET))
+    (record,) = taken(buffer)
+    assert (record.envelope, record.envelope_base64, record.meta) == (UNSET, UNSET, {"ext.shop": "[redacted]"})
+    assert isinstance(record.envelope_encrypted, str)
+    stored = b64decode(record.envelope_encrypted)
+    assert cipher.decrypted(stored, journal_context("orders"), "journal") == SECRET.replace(b"4111", b"[redacted]")
+    assert KEY.id.encode() in stored and b"hush" not in stored
+
+
+@pytest.mark.parametrize("encrypts", [False, True])
+def test_without_bodies_nothing_is_encrypted(clock: Ticking, encrypts: bool) -> None:
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, meta=["ext.shop"])
+    buffer.protection_of = lambda queue: Protection(None, BodyCipher([KEY])) if encrypts else HIDDEN
+    buffer.observe(accepted(SECRET))
+    (record,) = taken(buffer)
+    assert (record.envelope, record.envelope_encrypted) == (UNSET, UNSET)
+    assert record.meta == {"ext.shop": "[redacted]"}
+
+
+class Watched(Redaction):
+    """Notes in which threads it works."""
+
+    def __init__(self) -> None:
+        super().__init__(["/data/card"])
+        self.threads: list[str] = []
+
+    def redacted(self, body: bytes) -> bytes:
+        self.threads.append(current_thread().name)
+        return super().redacted(body)
+
+
+def test_large_bodies_are_completed_by_who_takes_them_and_keep_their_order(clock: Ticking) -> None:
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=True)
+    redaction = Watched()
+    buffer.protection_of = lambda queue: Protection(redaction)
+    large = b'{"data":{"card":"4111","note":"%b"}}' % (b"x" * LARGE_BYTES)
+    buffer.observe(accepted(large, SECRET, large))
+    buffer.observe(happened("acked"))
+    buffer.observe(accepted(large))
+    assert len(redaction.threads) == 1, "only the small body"
+    assert buffer.size > 3 * LARGE_BYTES, "bodies that wait count"
+    found = taken(buffer)
+    assert len(redaction.threads) == 4
+    assert numbers(found) == [1, 2, 3, 4, 5]
+    bodies = [None if each.envelope is UNSET else bytes(each.envelope) for each in found]
+    hidden = large.replace(b"4111", b"[redacted]")
+    assert bodies == [hidden, SECRET.replace(b"4111", b"[redacted]"), hidden, None, hidden]
+    assert buffer.size == 0
+
+
+def test_large_bodies_count_towards_the_limit(clock: Ticking) -> None:
+    buffer = Buffer("a", EPOCH, 2 * LARGE_BYTES, clock, bodies=True)
+    large = b'{"data":"%b"}' % (b"x" * LARGE_BYTES)
+    buffer.observe(accepted(*[large] * 5))
+    assert (buffer.seq, buffer.dropped) == (2, 3)
+    text = bytes(buffer.take())
+    assert buffer.size == len(text) > 2 * LARGE_BYTES
+    buffer.written(len(text))
+    gap = taken(buffer)[-1]
+    assert (gap.event, gap.seq, gap.count) == ("gap", 3, 3)

@@ -1,18 +1,24 @@
-"""Encodes events as journal lines, in a bounded buffer in memory."""
+"""Encodes events as journal lines, in a bounded buffer in memory.
+
+A record with a large body is completed by the thread that writes, because redacting, encrypting and checking it takes
+longer than the event loop may be held up.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from threading import Lock
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from babelgate.clock import Clock
 from babelgate.observe.events import Call, Event, EventKind, Facts
 from babelgate.observe.journal.kept_meta import KeptMeta
 from babelgate.observe.journal.record import VERSION, JournalEvent, Record, embedded, encode_into
-from babelgate.privacy.redaction import Redaction
+from babelgate.privacy.protection import Protection
+from babelgate.runtime.turns import LARGE_BYTES, handing_over
 
 _EVENTS: Mapping[EventKind, JournalEvent] = {
     "accepted": "accepted",
@@ -31,6 +37,15 @@ _OUTCOMES: Mapping[EventKind, str] = {"acked": "acked", "nacked": "nacked", "rej
 _UNKNOWN = Facts()
 
 
+class _Unfinished(Struct, frozen=True, gc=False):
+    """A record without its body, and where its line belongs: before the byte ``at`` of the other lines."""
+
+    at: int
+    record: Record
+    body: bytes
+    protection: Protection | None
+
+
 class Buffer:
     """The lines of one process, in order. One thread adds them, another takes them.
 
@@ -47,8 +62,8 @@ class Buffer:
         """``seq`` of the last record, which is the number of records."""
         self.dropped = 0
         """Number of lost records, in all gaps."""
-        self.redaction_of: Callable[[str | None], Redaction | None] = lambda queue: None
-        """What is redacted of the bodies of a queue, and of what records keep of them."""
+        self.protection_of: Callable[[str | None], Protection | None] = lambda queue: None
+        """What becomes of the bodies of a queue, and of what records keep of them."""
         self._node = node
         self._epoch = epoch
         self._clock = clock
@@ -56,6 +71,9 @@ class Buffer:
         self._kept = KeptMeta(meta) if meta else None
         self._lock = Lock()
         self._lines = bytearray()
+        self._unfinished: list[_Unfinished] = []
+        self._held = 0
+        """Bytes of the bodies of unfinished records."""
         self._taken = 0
         self._lost = 0
         self._first_lost_at = 0
@@ -64,7 +82,7 @@ class Buffer:
     @property
     def size(self) -> int:
         """Bytes that are not written yet."""
-        return len(self._lines) + self._taken
+        return len(self._lines) + self._held + self._taken
 
     def observe(self, reported: Event | Call) -> None:
         """Add a record for each message of an event. Never blocks on I/O and never raises."""
@@ -82,19 +100,16 @@ class Buffer:
         at, node, epoch, queue, broker = self._clock(), self._node, self._epoch, reported.queue, reported.broker
         lease_seconds, outcome = reported.lease_seconds, _OUTCOMES.get(kind, reported.reason)
         to_queue = reported.to_queue or UNSET
-        redaction = None if bodies is None else self.redaction_of(queue)
+        protection = None if bodies is None else self.protection_of(queue)
         with self._lock:
             lines, space = self._lines, self.limit - self._taken
             for facts in messages:
                 body = None if bodies is None else next(bodies, None)
-                if len(lines) >= space:
+                if len(lines) + self._held >= space:
                     self._drop(at)
                     continue
                 if self._lost:
                     self._add_gap(at)
-                if redaction is not None and body is not None:
-                    body = redaction.redacted(body)
-                envelope, other = embedded(body if self._bodies else None)
                 self.seq += 1
                 record = Record(
                     VERSION,
@@ -115,21 +130,35 @@ class Buffer:
                     facts.lang,
                     outcome,
                     to_queue,
-                    envelope,
-                    other,
-                    meta=UNSET if kept is None or body is None else kept.read(body),
                 )
-                try:
-                    encode_into(record, lines)
-                except ValueError:
-                    encode_into(_legible(record), lines)
+                if body is None:
+                    _encode(record, lines)
+                elif len(body) > LARGE_BYTES:
+                    self._unfinished.append(_Unfinished(len(lines), record, body, protection))
+                    self._held += len(body)
+                else:
+                    _encode(self._with_body(record, body, protection), lines)
 
     def take(self) -> bytes | bytearray:
-        """Take all complete lines. They count towards the limit until :meth:`written`."""
+        """Take all lines, after the work that large bodies need. They count towards the limit until :meth:`written`."""
         with self._lock:
             lines, self._lines = self._lines, bytearray()
-            self._taken += len(lines)
-        return lines
+            unfinished, self._unfinished = self._unfinished, []
+            size = len(lines) + self._held
+            self._taken += size
+            self._held = 0
+        if not unfinished:
+            return lines
+        whole, end = bytearray(), 0
+        for each in unfinished:
+            whole += lines[end : each.at]
+            end = each.at
+            with handing_over:
+                _encode(self._with_body(each.record, each.body, each.protection), whole)
+        whole += lines[end:]
+        with self._lock:
+            self._taken += len(whole) - size
+        return whole
 
     def written(self, count: int) -> None:
         """Free ``count`` bytes of taken lines, which were handed to the system."""
@@ -137,6 +166,23 @@ class Buffer:
             self._taken -= count
             if self._lost and self.size < self.limit:
                 self._add_gap(self._clock())
+
+    def _with_body(self, record: Record, body: bytes, protection: Protection | None) -> Record:
+        """``record``, with what the journal has of ``body``."""
+        kept, found = self._kept, body
+        encrypted = None
+        if protection is not None:
+            found = protection.in_clear(body)
+            if self._bodies and record.queue is not None:
+                encrypted = protection.encrypted(body, record.queue)
+        envelope, other = embedded(found if self._bodies and encrypted is None else None)
+        return structs.replace(
+            record,
+            envelope=envelope,
+            envelope_base64=other,
+            meta=UNSET if kept is None else kept.read(found),
+            envelope_encrypted=UNSET if encrypted is None else b64encode(encrypted).decode("ascii"),
+        )
 
     def _drop(self, at: int) -> None:
         if not self._lost:
@@ -156,6 +202,13 @@ class Buffer:
             self._lines,
         )
         self._lost = 0
+
+
+def _encode(record: Record, lines: bytearray) -> None:
+    try:
+        encode_into(record, lines)
+    except ValueError:
+        encode_into(_legible(record), lines)
 
 
 def _legible(record: Record) -> Record:

@@ -72,6 +72,7 @@ class Record(Struct, frozen=True, gc=False):
     first_lost_at: _Long | UnsetType = UNSET
     last_lost_at: _Long | UnsetType = UNSET
     meta: dict[str, str] | UnsetType = UNSET
+    envelope_encrypted: str | UnsetType = UNSET
 
 
 class Column(Struct, frozen=True):
@@ -130,6 +131,12 @@ SCHEMA: tuple[Column, ...] = (
         "meta",
         "json",
         "with the setting `meta`: an object with the values of these members of the envelope's `meta`, all as strings",
+        optional=True,
+    ),
+    Column(
+        "envelope_encrypted",
+        "string",
+        "with `bodies`, where the route has `encrypt`: the body, encrypted, in Base64",
         optional=True,
     ),
 )

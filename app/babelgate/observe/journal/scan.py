@@ -226,7 +226,9 @@ class Scan:
                 continue
             if self._after is not None and (place >= self._after if self._newest_first else place <= self._after):
                 continue
-            self._found[place] = structs.replace(record, envelope=UNSET, envelope_base64=UNSET)
+            self._found[place] = structs.replace(
+                record, envelope=UNSET, envelope_base64=UNSET, envelope_encrypted=UNSET
+            )
         if len(self._found) > before:
             # One more than the limit shows that there is another page.
             self._best = sorted(self._found, reverse=self._newest_first)

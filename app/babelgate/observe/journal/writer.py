@@ -28,7 +28,7 @@ from babelgate.observe.journal.search import JournalSearch
 from babelgate.observe.journal.segments import SegmentLock, Segments, make_private
 from babelgate.observe.journal.stores import Directory, Store, store
 from babelgate.observe.logs import get_logger
-from babelgate.privacy.redaction import Redaction
+from babelgate.privacy.protection import Protection
 from babelgate.runtime.files import check_writable
 
 WRITE_SECONDS = 0.1
@@ -110,9 +110,9 @@ class Journal:
         self._thread = Thread(target=self._run, name="journal-writer", daemon=True)
         self.observe = self._buffer.observe
 
-    def redact(self, redaction_of: Callable[[str | None], Redaction | None]) -> None:
-        """Redact from now on what ``redaction_of`` returns for the queue of a body."""
-        self._buffer.redaction_of = redaction_of
+    def protect(self, protection_of: Callable[[str | None], Protection | None]) -> None:
+        """Redact and encrypt from now on as ``protection_of`` says for the queue of a body."""
+        self._buffer.protection_of = protection_of
 
     def check(self) -> None:
         """Raise ConfigError naming a key of ``journal`` if the journal could not start. Creates nothing."""

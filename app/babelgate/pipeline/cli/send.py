@@ -7,6 +7,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -122,6 +123,15 @@ def _send(
     send_messages(launch, request, lake, find)
 
 
+_body_keys = click.option(
+    "--body-keys",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="BABELGATE_BODY_KEYS_FILE",
+    help="File with the keys of encrypted bodies in journal/: a JSON list of objects with id and secret.  "
+    "[default: BABELGATE_BODY_KEYS]",
+)
+
+
 @click.command(
     epilog="\b\nExamples:\n  babelgate pipeline redrive --lake lake --dry-run"
     "\n  babelgate pipeline redrive dead.json --from dead-letters --lake lake --reset-attempts"
@@ -135,8 +145,9 @@ def _send(
     show_default=True,
     help="Where the messages are: a dataset of the lake, or files.",
 )
+@_body_keys
 @_sends(drops_dead_letter=True)
-def redrive(lake: str, inputs: tuple[str, ...], origin: str) -> Find:
+def redrive(lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | None) -> Find:
     """Send quarantined or dead-lettered messages to their queues again.
 
     They come from quarantined/ of the lake; with --from dead-letters from INPUTS, exports of dead letters as the API
@@ -146,17 +157,18 @@ def redrive(lake: str, inputs: tuple[str, ...], origin: str) -> Find:
     if origin == "dead-letters":
         return _files(_some(inputs, origin), "dead-letters", None)
     _no(inputs, origin)
-    return _journal(lake, dead=True) if origin == "journal" else _dataset(lake, origin)
+    return _journal(lake, True, body_keys) if origin == "journal" else _dataset(lake, origin)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline replay --lake lake --to-queue orders-replayed --dry-run")
+@_body_keys
 @_sends(drops_dead_letter=False)
-def replay(lake: str) -> Find:
+def replay(lake: str, body_keys: Path | None) -> Find:
     """Send the messages of the lake's journal/ again, which must contain bodies.
 
     Each message is sent once, as it was accepted, or else as it was first delivered.
     """
-    return _journal(lake, dead=False)
+    return _journal(lake, False, body_keys)
 
 
 @click.command(
@@ -203,10 +215,16 @@ def _dataset(root: str, dataset: str) -> Find:
     return lambda spark: from_dataset(spark, root, dataset)
 
 
-def _journal(root: str, dead: bool) -> Find:
+def _journal(root: str, dead: bool, body_keys: Path | None) -> Find:
+    from babelgate.errors import ConfigError
     from babelgate.pipeline.send.sources import from_journal
+    from babelgate.privacy.body_keys import read_body_keys
 
-    return lambda spark: from_journal(spark, root, dead)
+    try:
+        keys = read_body_keys(body_keys)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="--body-keys") from None
+    return lambda spark: from_journal(spark, root, dead, keys)
 
 
 def _files(inputs: tuple[str, ...], form: str, column: str | None) -> Find:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _COMMITS = "_batches"
 _WRITING = {
     # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
-    "parquet.enable.dictionary#envelope": "false",
-    "parquet.column.statistics.enabled#envelope": "false",
+    **{f"parquet.enable.dictionary#{column}": "false" for column in ("envelope", "envelope_encrypted")},
+    **{f"parquet.column.statistics.enabled#{column}": "false" for column in ("envelope", "envelope_encrypted")},
     # A search for an id then reads only the filters of the files that lack it. Their size follows the number of ids,
     # from 2 KiB to 1 MiB: https://parquet.apache.org/docs/file-format/bloomfilter/
     "parquet.bloom.filter.adaptive.enabled": "true",

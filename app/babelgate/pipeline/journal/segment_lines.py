@@ -72,8 +72,9 @@ def _check(record: Record) -> None:
         raise ValueError("its seq is not positive")
     if not _FIRST_AT <= record.at <= _LAST_AT:
         raise ValueError("its at is in no year from 1 to 9999")
-    if record.envelope_base64 is not UNSET:
-        b64decode(record.envelope_base64, validate=True)
+    for coded in (record.envelope_base64, record.envelope_encrypted):
+        if coded is not UNSET:
+            b64decode(coded, validate=True)
 
 
 def _version_of(line: bytes) -> int:

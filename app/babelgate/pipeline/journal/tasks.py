@@ -93,7 +93,8 @@ def _journal_rows(
         if each.event == "gap":
             report.lost.append(_lost(each))
         pending.append(each)
-        size += sum(len(body) for body in (each.envelope, each.envelope_base64) if body is not UNSET)
+        bodies = each.envelope, each.envelope_base64, each.envelope_encrypted
+        size += sum(len(body) for body in bodies if body is not UNSET)
         if len(pending) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield _columns(pending, path, batch, report)
             pending, size = [], 0
@@ -119,6 +120,9 @@ def _columns(records: Sequence[Record], path: str, batch: str, report: FileRepor
     columns: dict[str, Any] = {name: _nullable(values) for name, values in members.items()}
     if any(each.count(UNSET) < count for each in bodies):
         columns["envelope"] = [_body(*pair) for pair in zip(*bodies, strict=True)]
+    encrypted = columns["envelope_encrypted"]
+    if encrypted is not None:
+        columns["envelope_encrypted"] = [None if each is None else b64decode(each) for each in encrypted]
     days = [at // _DAY_MS for at in members["at"]]
     for day, many in Counter(days).items():
         date = datetime.fromtimestamp(day * _DAY_MS // 1000, UTC).date().isoformat()

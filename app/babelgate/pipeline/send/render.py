@@ -74,7 +74,7 @@ def print_result(manifest: Manifest, path: str, request: SendRequest) -> None:
     if counts["left"]:
         raise Partial(f"{counts['left']} messages are left: run the same command again to send them.")
     if counts.get("unread"):
-        raise Partial(f"{counts['unread']} files could not be read completely: run the same command again.")
+        raise Partial(f"{counts['unread']} files or bodies could not be read completely: run the same command again.")
     if counts["unknown"] and request.unknown != "skip":
         raise Partial(
             f"{counts['unknown']} messages may or may not have been published: "

@@ -1,14 +1,14 @@
 """Sources of messages to send: rows with ``message_id``, ``queue``, ``created_at``, ``body``, and more columns for
 ``--select``.
 
-A row with a non-null ``unread`` is no message but a file that could not be read completely. ``unread`` is then the
-reason, ``message_id`` the place, and ``body`` the error text.
+A row with a non-null ``unread`` is a file that could not be read completely, or a message whose body cannot be
+decrypted. ``unread`` is then the reason, ``message_id`` the place or the message, and ``body`` the error text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,8 +22,13 @@ from babelgate.terminal import printable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from babelgate.privacy.ciphers import BodyCipher, BodyKey
+
 _IN_FILES = "source_file", "source_at"
 _IN_JOURNAL = "at", "node", "epoch", "seq"
+ENCRYPTED = "encrypted_body"
+"""Why a row is ``unread`` whose body cannot be decrypted."""
+_BODIES = "body", "envelope_encrypted"
 _UNREAD = "unreadable_file", "truncated_file"
 
 
@@ -39,7 +44,8 @@ class Source(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """The number of files that could not be read completely. ``at``: place and reason of one of them."""
+    """The number of files that could not be read completely, and of messages that could not be decrypted. ``at``: place
+    and reason of one of them."""
 
     files: int
     at: str
@@ -60,7 +66,7 @@ class Unread(NamedTuple):
 
     def text(self) -> str:
         """The message for people."""
-        return f"{self.files} files could not be read completely, such as {printable(self.at)}"
+        return f"{self.files} files or bodies could not be read completely, such as {printable(self.at)}"
 
 
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
@@ -98,8 +104,9 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -
     return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
 
 
-def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
+def from_journal(spark: SparkSession, root: str, dead: bool, keys: Sequence[BodyKey] = ()) -> Source:
     """The messages of the journal below ``root``, one row each: the row of its acceptance, else of its first delivery.
+    Encrypted bodies are decrypted with ``keys``.
 
     With ``dead``: only messages that are in a dead-letter queue according to the journal, with the row of their last
     dead-lettering. ``body`` is null if the journal has none. Raises JobFailed if nothing was ingested.
@@ -113,11 +120,12 @@ def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
     # A record without a readable id counts as a separate message.
     one = f.coalesce(f.col("message_id"), f.concat_ws("/", "node", "epoch", "seq"))
     at = f.struct(*_IN_JOURNAL)
+    has_body = f.col("body").isNotNull() | f.col("envelope_encrypted").isNotNull()
     whole = f.struct(*records.columns)
     if dead:
         is_end = f.col("event").isin("dead_lettered", "poison", "redriven")
         # max_by ignores rows with a null order.
-        body = f.max_by("body", f.when(f.col("body").isNotNull(), f.struct(is_end, at)))
+        body = f.max_by(f.struct("body", "envelope_encrypted"), f.when(has_body, f.struct(is_end, at)))
         last = f.max_by(whole, f.when(is_end, at))
         found = (
             records.where(f.col("event") != "gap")
@@ -125,16 +133,49 @@ def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
             .agg(last.alias("last"), body.alias("kept"))
         )
         rows = found.where(f.col("last.event").isin("dead_lettered", "poison")).select(
-            *(f.col(f"last.{name}") if name != "body" else f.col("kept").alias("body") for name in records.columns)
+            *(f.col(f"kept.{name}" if name in _BODIES else f"last.{name}") for name in records.columns)
         )
     else:
-        rank = f.struct(
-            f.col("event") == "accepted", f.col("body").isNotNull(), -f.col("at"), "node", "epoch", -f.col("seq")
-        )
+        rank = f.struct(f.col("event") == "accepted", has_body, -f.col("at"), "node", "epoch", -f.col("seq"))
         begun = records.where(f.col("event").isin("accepted", "delivered"))
         rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
     places = [DatasetStore(spark, root).folder("journal")]
-    return Source(_all_read(rows), _IN_JOURNAL, [snapshot.known().content().processes], places)
+    return Source(decrypted(rows, keys), _IN_JOURNAL, [snapshot.known().content().processes], places)
+
+
+def decrypted(rows: DataFrame, keys: Sequence[BodyKey]) -> DataFrame:
+    """``rows`` with ``unread``, and with the body of each row that has only an encrypted one."""
+    from pyspark.sql import functions as f
+
+    known = tuple((key.id, key.secret) for key in keys)
+    # PySpark reads the annotations of what it is given, and does not know these.
+    opening = f.udf(lambda stored, queue: _opened(stored, queue, known), "struct<body:binary,why:string>")
+    is_encrypted = f.col("body").isNull() & f.col("envelope_encrypted").isNotNull()
+    stored = f.when(is_encrypted, f.col("envelope_encrypted"))
+    found = rows.withColumn("opened", opening(stored, "queue"))
+    body = f.coalesce(f.col("body"), f.col("opened.body"), f.col("opened.why").cast("binary"))
+    unread = f.when(f.col("opened.why").isNotNull(), f.lit(ENCRYPTED))
+    return found.withColumns({"body": body, "unread": unread}).drop("opened")
+
+
+def _opened(stored: Any, queue: str | None, keys: tuple[tuple[str, bytes], ...]) -> tuple[bytes | None, str | None]:
+    """In a worker of Spark: the body that was encrypted, or why it cannot be read; neither where there is none."""
+    from babelgate.privacy.body_keys import opened, why
+    from babelgate.privacy.ciphers import BodyUnreadable
+
+    if stored is None:
+        return None, None
+    try:
+        return opened(bytes(stored), queue or "", _cipher(keys)), None
+    except BodyUnreadable as error:
+        return None, why(error)
+
+
+@cache
+def _cipher(keys: tuple[tuple[str, bytes], ...]) -> BodyCipher:
+    from babelgate.privacy.ciphers import BodyCipher, BodyKey
+
+    return BodyCipher([BodyKey(id, secret) for id, secret in keys])
 
 
 def _all_read(rows: DataFrame) -> DataFrame:
@@ -144,7 +185,7 @@ def _all_read(rows: DataFrame) -> DataFrame:
 
 
 def select_rows(source: Source, select: str | None) -> DataFrame:
-    """The rows that match the SQL condition ``select``, and all ``unread`` rows.
+    """The rows that match the SQL condition ``select``, and all unread files.
 
     Raises UsageError if ``select`` is no condition on the columns.
     """
@@ -154,7 +195,7 @@ def select_rows(source: Source, select: str | None) -> DataFrame:
     if select is None:
         return source.rows
     try:
-        return source.rows.where(f.col("unread").isNotNull() | f.expr(select))
+        return source.rows.where(f.col("unread").isin(*_UNREAD) | f.expr(select))
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().partition("\n")[0]
         raise click.UsageError(f"--select: {reason}. Columns: {', '.join(source.rows.columns)}") from None

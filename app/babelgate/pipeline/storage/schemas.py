@@ -87,7 +87,8 @@ QUARANTINED = Dataset(
 )
 
 # The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded
-# it; ``meta``: a JSON object; ``date``: the UTC date of ``at``; ``src_file``: its segment.
+# it; ``envelope_encrypted``: the body of an encrypted route, as its gateway has encrypted it; ``meta``: a JSON object;
+# ``date``: the UTC date of ``at``; ``src_file``: its segment.
 JOURNAL = Dataset(
     "journal",
     {
@@ -117,6 +118,7 @@ JOURNAL = Dataset(
         "ingest_batch": "string",
         "src_file": "string",
         "meta": "string",
+        "envelope_encrypted": "binary",
     },
 )
 # ``src_at``: offset in the unpacked file, in bytes; ``raw``: the content, or its beginning if it is large.

@@ -1,0 +1,55 @@
+"""Reads keys of bodies for programs that have no configuration, and opens the bodies of the journal with them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from babelgate.errors import ConfigError
+from babelgate.privacy.ciphers import BodyCipher, BodyKey, BodyUnreadable, journal_context
+
+VARIABLE = "BABELGATE_BODY_KEYS"
+"""The environment variable of the gateway, whose value is the same JSON."""
+
+
+class _Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    secret: str
+
+
+_keys = msgspec.json.Decoder(list[_Key])
+
+
+def read_body_keys(file: Path | None, environ: Mapping[str, str] = os.environ) -> list[BodyKey]:
+    """The keys in ``file``, else those of the environment; none where neither is given.
+
+    They are a JSON list of objects with ``id`` and ``secret``. Raises ConfigError, which quotes nothing of it.
+    """
+    name = VARIABLE
+    try:
+        if file is not None:
+            name, text = str(file), file.read_text()
+        else:
+            text = environ.get(VARIABLE, "")
+        if not text.strip():
+            return []
+        found = _keys.decode(text)
+    except OSError as error:
+        raise ConfigError(key=name, reason=error.strerror or str(error)) from None
+    except (ValueError, msgspec.MsgspecError):
+        reason = 'must be a JSON list, such as [{"id": "2026", "secret": "…"}]'
+        raise ConfigError(key=name, reason=reason) from None
+    return [BodyKey(key.id, key.secret.encode()) for key in found]
+
+
+def opened(encrypted: bytes, queue: str, cipher: BodyCipher) -> bytes:
+    """The body that a record of ``queue`` has in ``envelope_encrypted``. Raises BodyUnreadable."""
+    return cipher.decrypted(encrypted, journal_context(queue), "journal")
+
+
+def why(error: BodyUnreadable) -> str:
+    """Why a body of the journal cannot be read."""
+    return str(error.facts["reason"])
