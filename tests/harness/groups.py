@@ -141,6 +141,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/monitoring.py": ("chart", "processes"),
     "tests/harness/newer.py": ("newer",),
     "tests/harness/operations.py": ("http", "processes"),
+    "tests/harness/secrets.py": ("pipeline", "processes"),
     "tests/harness/pages.py": ("processes",),
     "tests/harness/parking.py": (),
     "tests/harness/pod.py": ("chart", "image"),

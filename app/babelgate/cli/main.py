@@ -156,6 +156,8 @@ def healthcheck(config: Path | None) -> None:
 
 def _described(key: str, route: Route) -> dict[str, Any]:
     """A route as ``--json`` prints it. ``queue`` is null for the default; names of many queues contain ``{queue}``."""
+    from babelgate.gateway.redacting import described
+
     queue = None if key == "default" else key.removeprefix("queues.")
 
     def named(native: str | None) -> str | None:
@@ -168,7 +170,7 @@ def _described(key: str, route: Route) -> dict[str, Any]:
         "native_name": named(route.native.name),
         "stored_as": dict(route.native.stored_as),
         "dead_letter_queue": named(route.native.dead_letters),
-        **route.policy.described(),
+        **described(route.policy),
     }
 
 

@@ -278,17 +278,16 @@ class DeadLetterOperations:
         source, target = self._routes(caller, queue, to_queue, force=False, edits=True)
         with self._scans.place(caller):
             _, letter = await find(source, letter_id, cursor)
-        ready = await self._ready(letter, edit, source, target, False, trace)
-        return await turns.run(as_shown, ready.outgoing.body, source, target, size=letter.size)
+        body = (await self._ready(letter, edit, source, target, False, trace)).outgoing.body
+        return await turns.run(as_shown, body, source, target, size=len(body))
 
     async def _ready(
         self, letter: Letter, edit: LetterEdit | None, source: Route, target: Route, force: bool, trace: Trace | None
     ) -> ReadyLetter:
-        size = letter.size
         try:
             if edit is None:
-                return await turns.run(unchanged, letter, source, target, self._clock(), force, size=size)
-            size += len(edit.data or edit.body or b"")
+                return await turns.run(unchanged, letter, source, target, self._clock(), force, size=letter.size)
+            size = letter.size + len(edit.data or edit.body or b"")
             return await turns.run(self._edited, letter, edit, source, target, trace, size=size)
         except Poison as poison:
             raise NotRedrivable(letter_id=letter.letter_id, reason=poison.detail) from None

@@ -22,6 +22,7 @@ from babelgate.gateway.names import QUEUE_NAME
 from babelgate.gateway.outages import Outages
 from babelgate.gateway.page_sizes import affordable
 from babelgate.gateway.pauses import Pauses
+from babelgate.gateway.redacting import described
 from babelgate.gateway.replicas import Replicas
 from babelgate.gateway.route_warnings import broker_warnings, warnings_of
 from babelgate.gateway.routing import Route, Router
@@ -200,7 +201,7 @@ class Overview:
             stored_as=route.native.stored_as,
             stats=stats,
             capabilities=route.capabilities,
-            policy=route.policy.described(),
+            policy=described(route.policy),
             idempotency=self._keys.info(route),
             pause=self.pauses.get(route.queue),
         )

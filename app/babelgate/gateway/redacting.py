@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+from typing import Any
+
 from babelgate.errors import EnvelopeError, Problem
 from babelgate.gateway.dead_letters import Letter
-from babelgate.gateway.routing import Route, Router
+from babelgate.gateway.routing import Policy, Route, Router
 from babelgate.privacy.protection import HIDDEN, Protection
 from babelgate.privacy.redaction import MARKER
 
@@ -16,6 +19,13 @@ def protection_of(router: Router, queue: str | None) -> Protection | None:
     without a route are redacted."""
     rule = None if queue is None else router.rule(queue)
     return HIDDEN if rule is None else rule.policy.protection
+
+
+def described(policy: Policy) -> dict[str, Any]:
+    """The members of ``policy`` as plain data, without how bodies are redacted and encrypted."""
+    members = asdict(replace(policy, redaction=None, protection=None))
+    del members["redaction"], members["protection"]
+    return members
 
 
 def with_values(body: bytes, letter: Letter, route: Route) -> bytes:

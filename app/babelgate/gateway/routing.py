@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -35,12 +35,10 @@ class Policy:
     """How a queue treats its messages. Durations in seconds; ``None`` means for ever.
 
     ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
-    ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep. ``expired``: what
-    becomes of a message past the time to live of its own or of the queue. ``limits``: None for none.
-    ``schema``: what becomes of a published message whose data does not match the schema of its job;
-    ``schema_on_receive``: of a received one, too. ``redaction``: what people do not see of the bodies; None: nothing.
-    ``encrypt``: bodies that the gateway itself keeps on a disk are encrypted there; ``protection``: what becomes of
-    them in the journal; None: they are written as they are.
+    ``ordering_key``: what becomes of a message with a key that the broker cannot keep; ``expired``: of one past the
+    time to live of its own or of the queue; ``schema``: of a published one whose data does not match the schema of its
+    job, with ``schema_on_receive`` also of a received one. ``limits``: None for none. ``redaction``: what people do not
+    see. ``encrypt``: bodies in files of the gateway are encrypted. ``protection``: of bodies in the journal.
     """
 
     lease_seconds: float = 60
@@ -57,17 +55,10 @@ class Policy:
     encrypt: bool = False
     protection: Protection | None = None
 
-    def described(self) -> dict[str, Any]:
-        """Its members as plain data, without how bodies are redacted and encrypted."""
-        members = asdict(replace(self, redaction=None, protection=None))
-        del members["redaction"], members["protection"]
-        return members
-
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
-        if not self.backoff_seconds:
-            return 0
-        return self.backoff_seconds[min(max(attempts, 1), len(self.backoff_seconds)) - 1]
+        delays = self.backoff_seconds or (0,)
+        return delays[min(max(attempts, 1), len(delays)) - 1]
 
     def has_expired(self, created_at: int | None, now: int) -> bool:
         """Whether a message is older than ``ttl_seconds`` at ``now`` (Unix ms); False if ``created_at`` is unknown."""
