@@ -208,3 +208,53 @@ async def test_the_examples_of_the_document_work(serve, connect, token_config):
     assert made.status_code == 201, made.text
     path = f"/tokens/{made.json()['token']['id']}:rotate"
     assert (await client.post(path, json=schemas["RotationRequest"]["examples"][0])).status_code == 200
+
+
+SHOP = "https://shop.example"
+PAGE = {"origins": [SHOP], "per_minute": 3, "max_message_bytes": 200}
+
+
+def test_a_token_of_a_page_can_only_publish_within_its_bounds(caller, queue):
+    order = {"name": f"page.{queue}", "rights": {f"{queue}*": ["send"]}, "page": PAGE, **HOUR}
+    made = caller.post("tokens", json=order).raise_for_status().json()
+    assert (made["token"]["page"], made["token"]["rights"]) == (PAGE, order["rights"])
+    listed = {each["id"]: each for each in caller.get("tokens").json()["tokens"]}
+    assert listed[made["token"]["id"]] == made["token"]
+    path = f"queues/{queue}/messages"
+    page = bearer(made["secret"]) | {"origin": SHOP}
+    problem(caller.post(path, json=DRAFT, headers=bearer(made["secret"])), 403, "forbidden")
+    problem(caller.post(path, json=DRAFT, headers=page | {"origin": "https://other.example"}), 403, "forbidden")
+    problem(caller.post("queues/other/messages", json=DRAFT, headers=page), 403, "forbidden")
+    for verb in ("messages:receive", "messages:ack"):
+        problem(caller.post(f"queues/{queue}/{verb}", json={}, headers=page), 403, "forbidden")
+    for other in ("tokens", "queues", f"queues/{queue}"):
+        problem(caller.get(other, headers=page), 403, "forbidden")
+    large = DRAFT | {"data": {"n": "x" * 200}}
+    problem(caller.post(path, json=large, headers=page), 413, "body_too_large")
+    assert caller.post(path, json=DRAFT, headers=page).status_code == 201
+    # The new secret has the rate of the token, and no other one.
+    rotated = caller.post(f"tokens/{made['token']['id']}:rotate").raise_for_status().json()
+    assert rotated["token"]["page"] == PAGE
+    new = bearer(rotated["secret"]) | {"origin": SHOP}
+    answers = [caller.post(path, json=DRAFT, headers=each).status_code for each in (new, page, new, page)]
+    assert answers == [201, 201, 429, 429]
+    assert caller.delete(f"tokens/{made['token']['id']}").is_success
+    problem(caller.post(path, json=DRAFT, headers=new), 401, "unauthenticated")
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"rights": {"a": ["send", "listen"]}}, "/rights"),
+        ({"page": PAGE | {"origins": []}}, "/page/origins"),
+        ({"page": PAGE | {"origins": ["shop.example"]}}, "/page/origins/0"),
+        ({"page": PAGE | {"per_minute": 0}}, "/page/per_minute"),
+        ({"page": PAGE | {"max_message_bytes": 1}}, "/page/max_message_bytes"),
+        ({"page": PAGE | {"cors": True}}, "/page/cors"),
+    ],
+)
+def test_bounds_of_a_page_that_are_refused(caller, change, pointer):
+    order = {"name": "page", "rights": {"a": ["send"]}, "page": PAGE, **HOUR}
+    answer = caller.post("tokens", json=order | change)
+    problem(answer, 400, "invalid_parameter")
+    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]

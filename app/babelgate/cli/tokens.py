@@ -18,9 +18,12 @@ from babelgate.clock import now_ms, utc_text
 if TYPE_CHECKING:
     from babelgate.cli.client import Client
     from babelgate.config.settings import Settings
+    from babelgate.gateway.authorization import Right
+    from babelgate.tokens.file import PageBounds
 
 DAYS = 90.0
 _DAY_SECONDS = 86_400
+_BOUNDS = ("origins", "per_minute", "max_message_bytes")
 _RIGHTS = ("send", "listen", "manage", "observe")
 
 
@@ -54,6 +57,18 @@ def tokens() -> None:
     help="A queue or a pattern, and what may be done there: send, listen, manage. May be repeated.",
 )
 @click.option("--days", type=Number(above=True), default=DAYS, show_default=True, help="Days until it ends.")
+@click.option(
+    "--page",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Make a token for web pages of this origin, such as https://shop.example: it can only publish. "
+    "May be repeated.",
+)
+@click.option("--per-minute", type=click.IntRange(1, 1_000_000), help="With --page: messages a minute.  [default: 60]")
+@click.option(
+    "--max-message-bytes", type=click.IntRange(64), help="With --page: size of one message.  [default: 16384]"
+)
 @click.option("--offline", is_flag=True, help="Write it into the state_dir of --config, without a running gateway.")
 @CONFIG
 @as_json
@@ -63,6 +78,9 @@ def create(
     name: str,
     rights: tuple[tuple[str, list[str]], ...],
     days: float,
+    origins: tuple[str, ...],
+    per_minute: int | None,
+    max_message_bytes: int | None,
     offline: bool,
     config: Path | None,
     as_json: bool,
@@ -75,7 +93,13 @@ def create(
     for queue, more in rights:
         known = granted.setdefault(queue, [])
         known += [right for right in dict.fromkeys(more) if right not in known]
-    order = {"name": name, "rights": granted, "ttl_seconds": days * _DAY_SECONDS}
+    order: dict[str, Any] = {"name": name, "rights": granted, "ttl_seconds": days * _DAY_SECONDS}
+    given = {"per_minute": per_minute, "max_message_bytes": max_message_bytes}
+    bounds = {name: value for name, value in given.items() if value is not None}
+    if origins:
+        order["page"] = {"origins": list(origins), **bounds}
+    elif bounds:
+        raise click.UsageError("--per-minute and --max-message-bytes are bounds of a page: name it by --page.")
     _print(_made_offline(config, order) if offline else client.create_token(order), as_json)
 
 
@@ -89,10 +113,7 @@ def list_tokens(client: Client, as_json: bool) -> None:
         for each in found:
             print_json(each)
         return
-    rows = [
-        [each["id"], each["name"], _words(each["rights"]), utc_text(each["ends_at"]), each["created_by"]]
-        for each in found
-    ]
+    rows = [[each["id"], each["name"], _words(each), utc_text(each["ends_at"]), each["created_by"]] for each in found]
     table(("ID", "NAME", "RIGHTS", "ENDS (UTC)", "MADE BY"), rows)
 
 
@@ -139,8 +160,28 @@ def _print(answer: Mapping[str, Any], as_json: bool) -> None:
     )
 
 
-def _words(rights: Mapping[str, list[str]]) -> str:
-    return " ".join(f"{queue}={','.join(granted)}" for queue, granted in rights.items())
+def _words(token: Mapping[str, Any]) -> str:
+    rights = " ".join(f"{queue}={','.join(granted)}" for queue, granted in token["rights"].items())
+    # A gateway of an older version knows no pages.
+    page = token.get("page")
+    return rights if page is None else f"{rights} (pages of {' '.join(page['origins'])})"
+
+
+def _page(rights: Mapping[str, tuple[Right, ...]], asked: Mapping[str, Any] | None) -> PageBounds | None:
+    """The bounds that the options ask for. Raises ConfigError naming ``page``, and InvalidParameter."""
+    from pydantic import ValidationError
+
+    from babelgate.config.pages import PageSettings
+    from babelgate.errors import ConfigError
+    from babelgate.tokens.making import page_bounds
+
+    if asked is None:
+        return None
+    try:
+        page = PageSettings.model_validate(asked)
+    except ValidationError as error:
+        raise ConfigError(key="--page", reason=error.errors()[0]["msg"]) from None
+    return page_bounds(dict(rights), page.origins, page.per_minute, page.max_message_bytes)
 
 
 def _made_offline(config: Path | None, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,10 +208,12 @@ def _made_offline(config: Path | None, order: Mapping[str, Any]) -> dict[str, An
         end = end_of(now, section.made_tokens.max_ttl_seconds, order["ttl_seconds"], None)
         assert end is not None
         rights = {queue: tuple(map(Right, granted)) for queue, granted in order["rights"].items()}
-        token, secret = new_token(order["name"], rights, "(command line)", now, end)
+        page = _page(rights, order.get("page"))
+        token, secret = new_token(order["name"], rights, "(command line)", now, end, page=page)
         TokenFile(directory).change(partial(with_new, token=token, now=now))
         shown = {"id": token.id, "name": token.name, "rights": order["rights"], "created_at": now}
         more = {"created_by": token.created_by, "ends_at": end, "old_ends_at": None}
+        more["page"] = None if page is None else {name: getattr(page, name) for name in _BOUNDS}
         detail = f"It is kept in {directory}."
         if not loaded.token_keys and not (directory / KEY_FILE).exists():
             detail += (

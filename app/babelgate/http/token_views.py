@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
+from babelgate.config.pages import page_origin
 from babelgate.gateway.authorization import Right
 from babelgate.http.views import StrictBody, View
-from babelgate.tokens.file import MadeToken
+from babelgate.tokens.file import MadeToken, PageBounds
 from babelgate.tokens.making import NAME, PATTERN
 from babelgate.tokens.tokens import TokenChange
 
@@ -19,6 +20,27 @@ MAX_OVERLAP_SECONDS = 2_592_000
 MAX_PATTERNS = 50
 _Ttl = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 _End = Annotated[int, Field(ge=0, le=253_402_300_799_999)]
+
+
+class PageRequest(StrictBody):
+    """The bounds of a token that is part of a web page, where anyone can read it."""
+
+    origins: list[Annotated[str, AfterValidator(page_origin)]] = Field(
+        min_length=1,
+        max_length=100,
+        description="The origins of the pages, such as `https://shop.example`; `cors` of the configuration must allow "
+        "each, or browsers do not let the page use the token.",
+    )
+    per_minute: int = Field(
+        default=60,
+        ge=1,
+        le=1_000_000,
+        description="Messages a minute that each process accepts with this token. After a pause as many may come at "
+        "once.",
+    )
+    max_message_bytes: int = Field(
+        default=16_384, ge=64, le=2_147_483_647, description="Size of one message as it is sent, in bytes."
+    )
 
 
 class TokenRequest(StrictBody):
@@ -43,6 +65,11 @@ class TokenRequest(StrictBody):
         "Without it: `ends_at` counts.",
     )
     ends_at: _End | None = Field(default=None, description="Its end, Unix milliseconds UTC.")
+    page: PageRequest | None = Field(
+        default=None,
+        description="The token is part of a web page, and can only publish, within these bounds; `rights` must be "
+        "`send` alone. Without it: an ordinary token.",
+    )
 
     @field_validator("rights")
     @classmethod
@@ -82,6 +109,22 @@ class RotationRequest(StrictBody):
 ROTATION = RotationRequest()
 
 
+class PageView(View):
+    """The bounds of a token that is part of a web page."""
+
+    origins: list[str]
+    """The origins of the pages."""
+    per_minute: int
+    """Messages a minute that each process accepts with it."""
+    max_message_bytes: int
+    """Size of one message as it is sent, in bytes."""
+
+    @classmethod
+    def of(cls, page: PageBounds) -> Self:
+        """The view of ``page``."""
+        return cls(origins=list(page.origins), per_minute=page.per_minute, max_message_bytes=page.max_message_bytes)
+
+
 class TokenView(View):
     """A token, without its secret."""
 
@@ -98,6 +141,7 @@ class TokenView(View):
     old_ends_at: int | None = Field(
         description="When its old secret ends, Unix milliseconds UTC; `null`: it has one secret."
     )
+    page: PageView | None = Field(description="The bounds of a token that is part of a web page; `null`: of none.")
 
     @classmethod
     def of(cls, token: MadeToken) -> Self:
@@ -105,11 +149,12 @@ class TokenView(View):
         return cls(
             id=token.id,
             name=token.name,
-            rights={queue: list(granted) for queue, granted in token.rights.items()},
+            rights={queue: list(granted) for queue, granted in token.granted.items()},
             created_at=token.created_at,
             created_by=token.created_by,
             ends_at=token.ends_at,
             old_ends_at=token.old_ends_at or None,
+            page=None if token.page is None else PageView.of(token.page),
         )
 
 

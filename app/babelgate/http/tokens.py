@@ -20,6 +20,7 @@ from babelgate.http.token_views import (
 )
 from babelgate.observe.audit.notes import note
 from babelgate.tokens.errors import TokensDisabled
+from babelgate.tokens.making import page_bounds
 from babelgate.tokens.tokens import TokenChange, Tokens
 
 NO_CREDENTIALS = "no credentials are configured, so anyone may call"
@@ -41,7 +42,7 @@ def _not_stored(response: Response) -> None:
 def _noted(change: TokenChange) -> TokenChange:
     """``change``, noted for the audit trail without its secret."""
     token = change.token
-    rights = "; ".join(f"{queue}: {' '.join(sorted(given))}" for queue, given in token.rights.items())
+    rights = "; ".join(f"{queue}: {' '.join(sorted(given))}" for queue, given in token.granted.items())
     note(token=token.id, name=token.name, rights=rights or None, ends_at=token.ends_at)
     return change
 
@@ -63,7 +64,10 @@ def routes() -> APIRouter:
     async def create_token(tokens: TokensOf, caller: CallerOf, parameters: TokenRequest) -> IssuedTokenView:
         ttl_seconds, ends_at = parameters.ttl_seconds, parameters.ends_at
         rights = parameters.granted
-        made = await tokens.create(caller, parameters.name, rights, ttl_seconds=ttl_seconds, ends_at=ends_at)
+        page, asked = None, parameters.page
+        if asked is not None:
+            page = page_bounds(rights, asked.origins, asked.per_minute, asked.max_message_bytes)
+        made = await tokens.create(caller, parameters.name, rights, ttl_seconds=ttl_seconds, ends_at=ends_at, page=page)
         return IssuedTokenView.of(_noted(made))
 
     @router.get("")

@@ -25,13 +25,23 @@ Rights = dict[str, tuple[Right, ...]]
 """Rights by queue pattern."""
 
 
+class PageBounds(Struct, frozen=True, omit_defaults=True):
+    """What a token that is part of a web page may do: publish to ``queues``, patterns. See docs/browsers.md."""
+
+    queues: tuple[str, ...]
+    origins: tuple[str, ...]
+    per_minute: int
+    max_message_bytes: int
+
+
 class MadeToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version of a token. Its secrets are SHA-256 in lower-case hexadecimal; each ``…_at`` is in Unix ms.
 
     ``created_by``, ``by``: the names of the callers that made the token, and this version. ``at`` and ``change``, a
     random word, order the versions. ``old_sha256``: of the secret before the last rotation, valid until
     ``old_ends_at``. ``known_until``: the latest end of all versions. ``account``: the caller whose bound it counts
-    for; empty: only the bound of all. A revoked token has neither secrets nor rights.
+    for; empty: only the bound of all. ``page``: of a token in a web page, whose ``rights`` are empty: a gateway of a
+    version that knows no pages lets it do nothing. A revoked token has neither secrets nor rights.
     """
 
     id: str
@@ -49,6 +59,12 @@ class MadeToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     old_sha256: str = ""
     old_ends_at: int = 0
     revoked: bool = False
+    page: PageBounds | None = None
+
+    @property
+    def granted(self) -> Rights:
+        """What it may do, by queue pattern."""
+        return self.rights if self.page is None else {queue: (Right.SEND,) for queue in self.page.queues}
 
     def is_valid(self, now: int) -> bool:
         """Whether a caller can use it at ``now``."""

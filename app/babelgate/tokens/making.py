@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Sequence
 
 from babelgate.errors import InvalidParameter
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.tokens.errors import TokenNameTaken, TooManyTokens
-from babelgate.tokens.file import MadeToken, Rights, Stored, merged
+from babelgate.tokens.file import MadeToken, PageBounds, Rights, Stored, merged
 from babelgate.tokens.secret import digest, new_secret
 
 NAME = "^[A-Za-z0-9._-]{1,120}$"
@@ -47,8 +48,19 @@ def account_of(caller: Caller, stored: Stored, now: int) -> str:
     return next(made, "") or caller.name
 
 
-def new_token(name: str, rights: Rights, by: str, now: int, ends_at: int, account: str = "") -> tuple[MadeToken, str]:
-    """A token that the caller ``by`` makes at ``now``, and its secret. Raises InvalidParameter for an illegal name."""
+def page_bounds(rights: Rights, origins: Sequence[str], per_minute: int, max_message_bytes: int) -> PageBounds:
+    """The bounds of a token in a web page. Raises InvalidParameter for other rights than to publish."""
+    if any(set(granted) != {Right.SEND} for granted in rights.values()):
+        reason = "anyone can read the token of a page, so it can have no other right than send"
+        raise InvalidParameter(name="rights", reason=reason, pointer="/rights")
+    return PageBounds(tuple(rights), tuple(origins), per_minute, max_message_bytes)
+
+
+def new_token(
+    name: str, rights: Rights, by: str, now: int, ends_at: int, account: str = "", page: PageBounds | None = None
+) -> tuple[MadeToken, str]:
+    """A token that the caller ``by`` makes at ``now``, and its secret. ``page``: the bounds of one in a web page, from
+    :func:`page_bounds`. Raises InvalidParameter for an illegal name."""
     for member, text, legal in (("name", name, NAME), *(("rights", queue, PATTERN) for queue in rights)):
         if not re.fullmatch(legal, text):
             raise InvalidParameter(name=member, reason=f"must match {legal}", pointer=f"/{member}")
@@ -56,7 +68,8 @@ def new_token(name: str, rights: Rights, by: str, now: int, ends_at: int, accoun
     made = MadeToken(
         id=secrets.token_hex(8),
         name=name,
-        rights=rights,
+        rights=rights if page is None else {},
+        page=page,
         created_at=now,
         created_by=by,
         ends_at=ends_at,

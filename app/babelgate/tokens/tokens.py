@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from babelgate.clock import Clock, now_ms
 from babelgate.errors import ConfigError, Forbidden, InvalidParameter, StateUnavailable
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.page_tokens import PageTerms
 from babelgate.gateway.spreading import NobodyElse, OtherProcesses, spread_words
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.tokens.errors import TokenNameTaken, UnknownToken
-from babelgate.tokens.file import MadeToken, Rights, Stored, TokenFile, digest_of, merged
+from babelgate.tokens.file import MadeToken, PageBounds, Rights, Stored, TokenFile, digest_of, merged
 from babelgate.tokens.making import account_of, end_of, new_token, with_new
 from babelgate.tokens.secret import digest, new_secret
 
@@ -108,7 +109,7 @@ class Tokens:
         """The valid tokens that the caller may revoke, by name. Raises Forbidden without the right to manage."""
         caller.require_anywhere(Right.MANAGE)
         now = self._clock()
-        found = (each for each in self._stored.values() if each.is_valid(now) and _manages(caller, each.rights))
+        found = (each for each in self._stored.values() if each.is_valid(now) and _manages(caller, each.granted))
         return sorted(found, key=lambda each: (each.name, each.id))
 
     async def create(
@@ -119,10 +120,13 @@ class Tokens:
         *,
         ttl_seconds: float | None = None,
         ends_at: int | None = None,
+        page: PageBounds | None = None,
     ) -> TokenChange:
         """Make a token; return once all peers know it, or after 3 s. It is valid here and in ``state_dir`` by then.
 
-        ``ends_at``: Unix ms. Raises InvalidParameter without exactly one end, or for one that is not allowed;
+        ``ends_at``: Unix ms. ``page``: of a token in a web page, from :func:`page_bounds`.
+
+        Raises InvalidParameter without exactly one end, or for one that is not allowed;
         Forbidden, TokenNameTaken, TooManyTokens, StateUnavailable.
         """
         _check_grant(caller, rights)
@@ -135,7 +139,7 @@ class Tokens:
         if name in self._names:
             raise TokenNameTaken(name=name)
         account = account_of(caller, self._stored, now)
-        made, secret = new_token(name, rights, caller.name, now, end, account)
+        made, secret = new_token(name, rights, caller.name, now, end, account, page)
         await self._write(partial(with_new, token=made, now=now))
         return await self._spread(made, secret, kept=True)
 
@@ -152,7 +156,7 @@ class Tokens:
         the one before it no more. Raises as :meth:`create`, UnknownToken also for one that is revoked meanwhile, and
         StateUnavailable if other processes keep changing it."""
         found = self._managed(caller, token_id)
-        _check_grant(caller, found.rights)
+        _check_grant(caller, found.granted)
         if found.name in self._names:
             raise TokenNameTaken(name=found.name)
         now = self._clock()
@@ -190,7 +194,9 @@ class Tokens:
         """Make the token invalid; return once all peers know it, or after 3 s. It is invalid here at once, also when
         ``state_dir`` cannot be written. Raises Forbidden, UnknownToken."""
         found = self._managed(caller, token_id)
-        revoked = self._version(found, caller, revoked=True, rights={}, sha256="", old_sha256="", old_ends_at=0)
+        revoked = self._version(
+            found, caller, revoked=True, rights={}, page=None, sha256="", old_sha256="", old_ends_at=0
+        )
         self._adopt([revoked], "call")
         return await self._spread(revoked, "", kept=await self._keep())
 
@@ -213,7 +219,7 @@ class Tokens:
         """The valid token of this id. One that the caller may not see is unknown to it."""
         caller.require_anywhere(Right.MANAGE)
         found = self._stored.get(token_id)
-        if found is None or not found.is_valid(self._clock()) or not _manages(caller, found.rights):
+        if found is None or not found.is_valid(self._clock()) or not _manages(caller, found.granted):
             raise UnknownToken(id=token_id)
         return found
 
@@ -277,9 +283,18 @@ class Tokens:
             if caller is not None:
                 caller.ends_at = end / 1_000
             elif sha256 not in self._callers:
-                rights = {queue: frozenset(granted) for queue, granted in token.rights.items()}
-                caller = self._callers[sha256] = self._own[sha256] = Caller(token.name, rights, ends_at=end / 1_000)
+                rights = {queue: frozenset(granted) for queue, granted in token.granted.items()}
+                caller = Caller(token.name, rights, self._page(token), ends_at=end / 1_000)
+                self._callers[sha256] = self._own[sha256] = caller
         self._next_end = min((end for _, end in valid.values()), default=0)
+
+    def _page(self, token: MadeToken) -> PageTerms | None:
+        """The bounds of a token in a web page, which its secrets share."""
+        page = token.page
+        if page is None:
+            return None
+        known = (each.page for sha256, _ in token.ends() if (each := self._own.get(sha256)) is not None)
+        return next(known, None) or PageTerms(page.origins, page.per_minute, page.max_message_bytes)
 
     async def _keep(self) -> bool:
         """Write what is known to the file, and adopt what it has; False if that failed, which is logged."""

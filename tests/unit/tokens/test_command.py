@@ -51,3 +51,31 @@ def test_names_of_other_callers_are_refused(tmp_path: Path) -> None:
     for name in ("github", "push", "anyone", "nobody"):
         done = create(tmp_path, name, "--right", "*=send", **more)
         assert done.exit_code == 1 and "token_name_taken" in done.stderr
+
+
+PAGE = ("clicks", "--right", "clicks.*=send", "--page", "https://Shop.example:443")
+
+
+def test_a_token_of_a_page(tmp_path: Path) -> None:
+    """A version that knows no pages finds no right in it."""
+    done = create(tmp_path, *PAGE, "--per-minute", "600", "--json")
+    assert done.exit_code == 0, done.output
+    made = only(tmp_path)
+    assert made.rights == {} and made.granted == {"clicks.*": ("send",)}
+    bounds = {"origins": ["https://shop.example"], "per_minute": 600, "max_message_bytes": 16_384}
+    shown = json.loads(done.stdout)["token"]
+    assert {name: list(value) if isinstance(value, list) else value for name, value in shown["page"].items()} == bounds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((*PAGE[:2], "clicks.*=send,listen", *PAGE[3:]), "no other right than send"),
+        ((*PAGE[:4], "shop.example"), "must be an origin"),
+        ((*PAGE[:3], "--per-minute", "600"), "name it by --page"),
+    ],
+)
+def test_a_token_of_a_page_that_is_none(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = create(tmp_path, *arguments)
+    assert done.exit_code != 0 and said in done.output
+    assert not (tmp_path / "state" / "tokens").exists()
