@@ -86,7 +86,7 @@ async def test_a_file_that_is_refused_changes_nothing(running, change, status, c
 async def test_several_workers_are_told_apart(running):
     boss = await running.start(workers=2)
     found = problem(await boss.post("/config:reload"), 409, "reload_unavailable")
-    assert "several workers" in found["detail"]
+    assert "cannot reach each other" in found["detail"]
 
 
 async def test_without_a_file_there_is_nothing_to_load(serve, connect, token_config):

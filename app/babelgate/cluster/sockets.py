@@ -56,6 +56,11 @@ class SocketDirectory:
             raise self._refused(error.strerror or str(error)) from None
         return listener
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether this process has its socket, by which others call it."""
+        return self._own is not None
+
     def find(self, incarnation: str) -> str | None:
         """The path of the socket of ``incarnation``; None if there is none."""
         path = self._socket_path(incarnation)

@@ -1,5 +1,5 @@
 """The JSON messages between gateways: settlements, their results, errors by the name of their class, rates, searches in
-journals, paused queues, pushes, and tokens."""
+journals, paused queues, pushes, tokens, and configurations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from babelgate import errors
 from babelgate.errors import BabelgateError, BrokerError, UnsupportedByBroker
+from babelgate.gateway.loaded import ConfigurationAnswer, ConfigurationCall
 from babelgate.gateway.merging import Finding, Inquiry
 from babelgate.gateway.model import Action, Settlement, SettleResult
 from babelgate.gateway.pauses import PauseChange
@@ -30,6 +31,7 @@ SEARCH_PATH = "/peer/search"
 PAUSES_PATH = "/peer/pauses"
 PUSHES_PATH = "/peer/pushes"
 TOKENS_PATH = "/peer/tokens"
+CONFIGURATION_PATH = "/peer/configuration"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 
@@ -100,6 +102,8 @@ _pauses = msgspec.json.Decoder(Told[PauseChange])
 _push_questions = msgspec.json.Decoder(PushQuestion)
 _push_answers = msgspec.json.Decoder(PushAnswer)
 _token_exchanges = msgspec.json.Decoder(Told[MadeToken])
+_configuration_calls = msgspec.json.Decoder(ConfigurationCall)
+_configuration_answers = msgspec.json.Decoder(ConfigurationAnswer)
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -175,6 +179,16 @@ def decode_push_answer(body: bytes) -> PushAnswer:
 def decode_tokens(body: bytes) -> Told[MadeToken]:
     """What a peer tells of tokens. Raises msgspec.MsgspecError."""
     return decoded(_token_exchanges, body)
+
+
+def decode_configuration_call(body: bytes) -> ConfigurationCall:
+    """What a worker asks about configurations. Raises msgspec.MsgspecError."""
+    return decoded(_configuration_calls, body)
+
+
+def decode_configuration_answer(body: bytes) -> ConfigurationAnswer:
+    """What a worker answers. Raises msgspec.MsgspecError."""
+    return decoded(_configuration_answers, body)
 
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:

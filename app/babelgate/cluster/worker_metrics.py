@@ -27,6 +27,8 @@ from babelgate.runtime.files import FileLock
 
 ANSWER_SECONDS = 1.0
 """Time-out for the answer of a worker."""
+PATIENT_SECONDS = 300.0
+"""Maximum time-out for an answer that takes longer."""
 KEPT_FILES = 16
 """Maximum number of files of dead workers; more are folded into one file."""
 _TRIES = 5
@@ -64,7 +66,13 @@ class Workers:
         self._directory = directory
         self._sockets = sockets
         self._client = PeerClient(signer, ANSWER_SECONDS)
+        self._patient_client = PeerClient(signer, PATIENT_SECONDS)
         self._writing = asyncio.Lock()
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether workers have the sockets on which they ask each other."""
+        return self._sockets.is_bound
 
     async def write_own(self, text: bytes) -> None:
         """Write the metrics of this process to its file; a failure is logged."""
@@ -80,11 +88,22 @@ class Workers:
 
     async def rates(self, query: RatesQuery) -> tuple[list[RatesReport], int]:
         """The reports of the other workers, and how many were silent; takes about 1 s at most. A dead one has none."""
-        body = msgspec.json.encode(query)
+        answers = await self.ask_all("POST", RATES_PATH, msgspec.json.encode(query), decode_rates)
+        reports = [asked.answer for asked in answers.values() if asked.answer is not None]
+        return reports, sum(asked.state == "silent" for asked in answers.values())
+
+    async def ask_all(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        decode: Callable[[bytes], Answer],
+        seconds: float = ANSWER_SECONDS,
+    ) -> dict[int, Asked[Answer]]:
+        """What each of the other workers answers within ``seconds``, by its process. Never raises."""
         names = await asyncio.to_thread(self._listed)
-        answers = await asyncio.gather(*(self._ask(name, "POST", RATES_PATH, body, decode_rates) for name in names))
-        reports = [asked.answer for asked in answers if asked.answer is not None]
-        return reports, sum(asked.state == "silent" for asked in answers)
+        answers = await asyncio.gather(*(self._ask(name, method, path, body, decode, seconds) for name in names))
+        return {_pid(name): asked for name, asked in zip(names, answers, strict=True)}
 
     async def read(self) -> WorkerReport:
         """The metrics of all other workers; takes about 1 s at most."""
@@ -98,6 +117,7 @@ class Workers:
     async def close(self) -> None:
         """Close the connections; idempotent."""
         await self._client.close()
+        await self._patient_client.close()
 
     async def _read_all(self) -> WorkerReport:
         listed = self._listed()
@@ -120,13 +140,20 @@ class Workers:
         return [name for name in os.listdir(self._directory) if _NAME.fullmatch(name) and name != self._own.name]
 
     async def _ask(
-        self, name: str, method: str, path: str, body: bytes, decode: Callable[[bytes], Answer]
+        self,
+        name: str,
+        method: str,
+        path: str,
+        body: bytes,
+        decode: Callable[[bytes], Answer],
+        seconds: float = ANSWER_SECONDS,
     ) -> Asked[Answer]:
         incarnation = name.partition("-")[0]
         socket_path = self._sockets.find(incarnation)
         if socket_path is None:
             return Asked(None, "gone")
-        asked = await ask(self._client, Address(socket_path), method, path, incarnation, body, decode, ANSWER_SECONDS)
+        client = self._client if seconds <= ANSWER_SECONDS else self._patient_client
+        asked = await ask(client, Address(socket_path), method, path, incarnation, body, decode, seconds)
         if asked.state == "silent":
             log.warning("a worker did not answer", path=path, incarnation=incarnation, error=asked.reason)
         return asked
@@ -151,12 +178,16 @@ def _kept(path: Path) -> Snapshot:
 def _runs(name: str) -> bool:
     """Whether the process still runs: it may be about to write its last metrics."""
     try:
-        os.kill(int(name.partition("-")[2]), 0)
+        os.kill(_pid(name), 0)
     except ProcessLookupError:
         return False
     except OSError:
         return True
     return True
+
+
+def _pid(name: str) -> int:
+    return int(name.partition("-")[2])
 
 
 def _folded(directory: Path) -> _Folded:

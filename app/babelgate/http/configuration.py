@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
-from babelgate.gateway.loaded import NO_FILE, LoadedConfiguration, Refusal, ReloadUnavailable
+from babelgate.gateway.loaded import NO_FILE, LoadedConfiguration, Refusal, ReloadUnavailable, WorkerConfiguration
 from babelgate.http.dependencies import GATEWAY, NO_PARAMETERS, CallerOf
 from babelgate.http.views import View
 from babelgate.observe.audit.notes import note
@@ -37,12 +37,24 @@ class ConfigurationReloadView(View):
     """The configuration that the process serves by now."""
 
     version: int
-    """Counts the configurations of this process from 1, the start."""
+    """Counts the configurations of the gateway from 1, the start."""
     digest: str
     """The same for all processes with the same configuration and token keys."""
     loaded_at: int = Field(description="When it was loaded, Unix milliseconds UTC.")
     changed: list[str]
     """The keys, of at most two levels, that differ from the configuration before."""
+
+
+class WorkerConfigurationView(View):
+    """What a worker of the gateway serves."""
+
+    pid: int
+    """Its process."""
+    version: int | None
+    """The version of its configuration; `null` if it did not answer, and so are the others."""
+    digest: str | None
+    """The digest of its configuration."""
+    loaded_at: int | None = Field(description="When it was loaded, Unix milliseconds UTC.")
 
 
 class LoadedConfigurationView(ConfigurationReloadView):
@@ -51,6 +63,8 @@ class LoadedConfigurationView(ConfigurationReloadView):
     refused: ConfigurationRefusalView | None = Field(
         description="The last attempt that was refused; `null`: a configuration was loaded after it, or there was none."
     )
+    workers: list[WorkerConfigurationView]
+    """Each worker of the gateway, the one that answers first. They load a configuration all together, or none does."""
     settings: dict[str, Any]
     """The whole configuration, defaults included. Secrets, digests and passwords are masked."""
 
@@ -73,7 +87,9 @@ def routes() -> APIRouter:
     @router.get("/config")
     async def get_configuration(loaded: LoadedOf, caller: CallerOf) -> LoadedConfigurationView:
         found = loaded.checked(caller)
-        return LoadedConfigurationView(**_members(found), refused=_refused(found.refusal), settings=dict(found.shown))
+        workers = [_worker(each) for each in await found.of_workers()]
+        refused = _refused(found.refusal)
+        return LoadedConfigurationView(**_members(found), refused=refused, workers=workers, settings=dict(found.shown))
 
     @router.post("/config:reload")
     async def reload_configuration(loaded: LoadedOf, caller: CallerOf) -> ConfigurationReloadView:
@@ -91,6 +107,15 @@ def _members(loaded: LoadedConfiguration) -> dict[str, Any]:
         "loaded_at": loaded.loaded_at,
         "changed": list(loaded.changed),
     }
+
+
+def _worker(worker: WorkerConfiguration) -> WorkerConfigurationView:
+    served = worker.served
+    if served is None:
+        return WorkerConfigurationView(pid=worker.pid, version=None, digest=None, loaded_at=None)
+    return WorkerConfigurationView(
+        pid=worker.pid, version=served.version, digest=served.digest, loaded_at=served.loaded_at
+    )
 
 
 def _refused(refusal: Refusal | None) -> ConfigurationRefusalView | None:

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from babelgate.cluster.signing import ANYBODY, HEADER, Proof, Signer
 from babelgate.cluster.wire import (
+    CONFIGURATION_PATH,
     IDENTITY_PATH,
     MAX_CALL_BYTES,
     METRICS_PATH,
@@ -25,6 +26,7 @@ from babelgate.cluster.wire import (
     SettleCall,
     Told,
     decode_calls,
+    decode_configuration_call,
     decode_inquiry,
     decode_pauses,
     decode_push_question,
@@ -46,6 +48,7 @@ from babelgate.http.results import log_defects
 from babelgate.tokens.tokens import Tokens
 
 METHODS = {
+    CONFIGURATION_PATH: "POST",
     IDENTITY_PATH: "GET",
     METRICS_PATH: "GET",
     PAUSES_PATH: "POST",
@@ -65,7 +68,8 @@ _ROOM = "(peers)"
 
 class PeerApi:
     """Reports identity, metrics and rates of this process, searches in its journal, exchanges which queues are paused
-    and which tokens there are, hands on pushes, and settles its own deliveries.
+    and which tokens there are, hands on pushes, agrees on a configuration with other workers, and settles its own
+    deliveries.
 
     Never forwards a call.
     """
@@ -133,6 +137,8 @@ class PeerApi:
             await _answer(exchange, proof, 200, await self._metrics())
         elif exchange.path == RATES_PATH:
             await _answer(exchange, proof, 200, await self._rates(body))
+        elif exchange.path == CONFIGURATION_PATH:
+            await _answer(exchange, proof, 200, await self._configured(exchange, body))
         else:
             await _answer(exchange, proof, 200, await self._settled(exchange, body))
 
@@ -172,6 +178,16 @@ class PeerApi:
         digest = tokens.digest()
         versions = () if told.digest == digest else tokens.versions()
         return encode_told(Told(self._gateway.incarnation, versions, digest))
+
+    async def _configured(self, exchange: Exchange, body: bytes) -> bytes:
+        loaded = self._gateway.overview.loaded
+        if loaded is None or loaded.answer is None:
+            raise NotFound(path=exchange.path)
+        try:
+            call = decode_configuration_call(body)
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not what a worker asks about configurations") from None
+        return msgspec.json.encode(await loaded.answer(call))
 
     async def _found(self, body: bytes) -> bytes:
         try:

@@ -34,9 +34,6 @@ class Drains(Protocol):
         """Become not ready, and end waiting receives; idempotent."""
 
 
-SEVERAL_WORKERS = "several workers cannot load another configuration: restart the process to apply a change"
-
-
 STARTING = "the gateway is starting; send it again once it is ready"
 STOPPING = "the gateway is stopping"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from babelgate.clock import Clock
+from babelgate.cluster.worker_metrics import Workers
 from babelgate.gateway.gateway import Gateway
 from babelgate.http.api import Api
 from babelgate.http.auth import Auth
@@ -19,7 +20,8 @@ from babelgate.tokens.tokens import Tokens
 
 class LiveParts(Struct, frozen=True):
     """The parts of a process that a reload changes. ``systems``: OpenTelemetry's names of the brokers' systems.
-    ``port``: on which peers call; unless ``has_port``, it is not opened with the application."""
+    ``port``: on which peers call; unless ``has_port``, it is not opened with the application. ``workers``: the others
+    of one ``serve``; None where there are none."""
 
     clock: Clock
     gateway: Gateway
@@ -34,3 +36,4 @@ class LiveParts(Struct, frozen=True):
     audit: Audit | None
     port: PeerPort
     has_port: bool
+    workers: Workers | None

@@ -9,24 +9,37 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 
 from msgspec import Struct
 
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.registry import driver
+from babelgate.cluster.shared_configuration import Candidate, SharedConfiguration
 from babelgate.config.changes import changed_keys, needs_restart, shown
 from babelgate.config.origin import Origin
 from babelgate.config.sections import AuthSettings
 from babelgate.config.settings import Settings
 from babelgate.errors import BabelgateError, BrokerError, ConfigError
 from babelgate.gateway.authorization import Caller
-from babelgate.gateway.loaded import NO_FILE, REFUSALS, LoadedConfiguration, Refusal, ReloadUnavailable, RestartNeeded
+from babelgate.gateway.loaded import (
+    NO_FILE,
+    REFUSALS,
+    ConfigurationAnswer,
+    ConfigurationCall,
+    LoadedConfiguration,
+    Refusal,
+    ReloadUnavailable,
+    RestartNeeded,
+    problems_of,
+)
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
 from babelgate.gateway.switching import (
     GatewayParts,
     Switched,
+    closed,
     opened,
     queues_in_use,
     switch,
@@ -39,15 +52,15 @@ from babelgate.observe.logs import get_logger
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.targets import PushTarget
 from babelgate.runtime.background import BackgroundTasks
-from babelgate.schemas.job_schemas import JobSchemas
 from babelgate.server.access import accepted_bodies, certificate_rules, cors_rules, make_auth, rate_limits
 from babelgate.server.auditing import audit_keys, fingerprint, loaded_at_start
 from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
 from babelgate.server.job_schemas import job_schemas
-from babelgate.server.lifecycle import SEVERAL_WORKERS, STARTING, STOPPING, ignore_reload
+from babelgate.server.lifecycle import STARTING, STOPPING, ignore_reload
 from babelgate.server.live import LiveParts
 from babelgate.server.wiring import push_targets, router
+from babelgate.server.worker_group import APART, WorkerGroup
 
 WATCH_SECONDS = 2.0
 """How often the file is looked at, where that is configured."""
@@ -56,10 +69,11 @@ log = get_logger(__name__)
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A configuration that can be switched to, without anything that could fail."""
+    """A configuration that can be switched to, without anything that could fail. ``opened``: its new brokers."""
 
     settings: Settings
     parts: GatewayParts
+    opened: Sequence[Binding]
     down: Mapping[str, BrokerError]
     callers: Mapping[str, Caller] | None
     cors: CorsRules | None
@@ -73,8 +87,16 @@ class Prepared(Struct, frozen=True, kw_only=True):
 class Reload:
     """Loads the configuration of one process again. ``loaded``: which one it serves."""
 
-    def __init__(self, live: LiveParts, settings: Settings, origin: Origin | None) -> None:
-        """``origin`` None: there is nothing to read again."""
+    def __init__(
+        self,
+        live: LiveParts,
+        settings: Settings,
+        origin: Origin | None,
+        shared: SharedConfiguration | None = None,
+        accepted: Candidate | None = None,
+    ) -> None:
+        """``origin`` None: there is nothing to read again. ``shared``: where workers agree on a configuration;
+        ``accepted``: the one that ``settings`` are of, None for those of the start."""
         self._live = live
         self._has_opened_port = False
         self._settings = settings
@@ -88,19 +110,32 @@ class Reload:
         self._tasks: BackgroundTasks[object] = BackgroundTasks()
         self.loaded = live.gateway.overview.loaded = loaded_at_start(settings, live.clock)
         self.loaded.load = self.reload
+        self._group: WorkerGroup[Prepared] | None = None
+        if shared is not None and live.workers is not None:
+            self._group = group = WorkerGroup(shared, live.workers, self, "" if accepted is None else accepted.id)
+            self.loaded.workers = group.others
+        if accepted is not None:
+            self.loaded.version = accepted.version
+            self.tried(accepted.file)
 
     async def start(self) -> None:
         """Watch the file, if that is configured. Raises ConfigError where there is none."""
-        if self._settings.reload.watch and self._settings.workers == 1:
+        if self._settings.reload.watch:
             if self._origin is None or self._origin.path is None:
                 raise ConfigError(key="reload.watch", reason="needs a configuration file, by --config")
             self._tasks.start(self._watch(self._origin))
+        if self._group is not None:
+            # Before, what others accept is missed by no call: the start looks for it.
+            self.loaded.answer = self._group.answer
+            await self._group.start()
         self._ignores = None
 
     async def close(self) -> None:
         """Stop; idempotent. A switch is not interrupted, because it is one step."""
-        self._ignores = STOPPING
+        self._ignores, self.loaded.answer = STOPPING, None
         await self._tasks.cancel()
+        if self._group is not None:
+            await self._group.close()
         if self._has_opened_port:
             await self._live.port.close()
 
@@ -117,6 +152,8 @@ class Reload:
         seen: bytes | None = None
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            if self._group is not None and not self._group.watches():
+                continue
             last, seen = seen, await asyncio.to_thread(origin.digest)
             if seen is not None and seen == last and seen != origin.loaded:
                 await self._attempt("file")
@@ -134,24 +171,64 @@ class Reload:
 
         Raises one of REFUSALS, whose ``problems`` are all that was found, for one that is refused as a whole.
         """
-        async with self._lock:
+        group = self._group
+        async with self._lock, AsyncExitStack() as turn:
+            prepared, candidate = None, None
             try:
-                prepared = await self._prepare()
-            except REFUSALS as error:
-                await self._refused(error, cause, caller)
+                if group is not None:
+                    await turn.enter_async_context(group.turn())
+                settings = await asyncio.to_thread(self._read)
+                prepared = await self.prepare(settings)
+                if group is not None:
+                    candidate = await group.agree(settings, cause, self._file)
+            except BaseException as error:
+                if prepared is not None:
+                    await self.discard(prepared)
+                if isinstance(error, Exception):
+                    refusal = (
+                        error
+                        if isinstance(error, REFUSALS)
+                        else ConfigError(key="config", reason=f"was not loaded: {type(error).__name__}")
+                    )
+                    await self._refused(refusal, cause, caller)
                 raise
-            except Exception as error:
-                await self._refused(
-                    ConfigError(key="config", reason=f"was not loaded: {type(error).__name__}"), cause, caller
-                )
-                raise
-            switched = self._switch(prepared)
-            await self._applied(prepared, switched, cause, caller)
+            changed = await self._serve_by(prepared, cause, candidate)
+            self.loaded.counts["applied"] += 1
+            if group is not None and candidate is not None:
+                await group.tell_applied(candidate)
+            if self._live.audit is not None:
+                details = {"cause": cause, "changed": changed, "configuration": self._fingerprint(settings)}
+                await self._live.audit.recorded("configuration", details, caller=caller)
         return self.loaded
 
-    async def _prepare(self) -> Prepared:
+    @property
+    def _file(self) -> bytes | None:
+        return None if self._origin is None else self._origin.loaded
+
+    def tried(self, file: bytes | None) -> None:
+        """Another worker has read the file with this digest, so that the watch does not."""
+        if self._origin is not None and file is not None:
+            self._origin.loaded = file
+
+    async def apply(self, ready: Prepared, candidate: Candidate) -> None:
+        """Serve by what all workers have accepted."""
+        await self._serve_by(ready, candidate.cause, candidate)
+
+    async def discard(self, ready: Prepared) -> None:
+        """Close the brokers that were opened."""
+        await closed(ready.opened)
+
+    def served(self, code: str = "", problems: Sequence[tuple[str, str]] = ()) -> ConfigurationAnswer:
+        """What this process serves, for another worker."""
+        return self.loaded.served(code, problems)
+
+    def refused_elsewhere(self, refusal: ConfigurationCall) -> None:
+        """Remember that another worker has refused a configuration, which has told why."""
+        self.loaded.refusal = Refusal(self._live.clock(), refusal.cause, refusal.problems)
+
+    async def prepare(self, settings: Settings) -> Prepared:
         """Everything that can fail or wait. Raises one of REFUSALS; nothing has changed then."""
-        settings, schemas = await asyncio.to_thread(self._read)
+        schemas = await asyncio.to_thread(job_schemas, settings)
         if keys := needs_restart(self._settings.model_copy(update={"brokers": self._brokers}), settings):
             problems = [(key, "has changed and needs a restart; nothing of it is applied") for key in keys]
             raise RestartNeeded(key=problems[0][0], reason=problems[0][1], problems=problems)
@@ -164,7 +241,9 @@ class Reload:
         auth, _ = make_auth(settings, live.clock)
         limits = rate_limits(settings, gateway.router, bindings)
         await self._open_port(routes, limits)
+        added = [binding for name, binding in bindings.items() if name not in known]
         return Prepared(
+            opened=added,
             settings=settings,
             parts=GatewayParts(
                 bindings=bindings,
@@ -182,7 +261,7 @@ class Reload:
             queues=await queues_in_use(gateway),
             unlisted=await unlisted(gateway),
             # Last: nothing can fail once brokers are open, so none has to be closed again.
-            down=await opened(binding for name, binding in bindings.items() if name not in known),
+            down=await opened(added),
         )
 
     async def _open_port(self, routes: Router, limits: RateLimits | None) -> None:
@@ -195,14 +274,14 @@ class Reload:
             await self._live.port.open()
             self._has_opened_port = True
 
-    def _read(self) -> tuple[Settings, JobSchemas]:
+    def _read(self) -> Settings:
         if self._origin is None:
             raise ReloadUnavailable(key="config", reason=NO_FILE)
-        if self._settings.workers > 1:
-            raise ReloadUnavailable(key="workers", reason=SEVERAL_WORKERS)
+        if self._settings.workers > 1 and self._group is None:
+            raise ReloadUnavailable(key="workers", reason=APART)
         settings = self._origin.load()
         check_settings(settings)
-        return settings, job_schemas(settings)
+        return settings
 
     def _switch(self, new: Prepared) -> Switched:
         """Serve by ``new``. Nothing here waits or fails, so a request sees one configuration or the other."""
@@ -249,39 +328,36 @@ class Reload:
         if self._live.tokens is not None:
             self._live.tokens.reserve_names(new.settings.caller_names)
 
-    async def _applied(self, new: Prepared, switched: Switched, cause: str, caller: str | None) -> None:
+    async def _serve_by(self, new: Prepared, cause: str, candidate: Candidate | None) -> list[str]:
+        """Switch; the keys that have changed."""
+        switched = self._switch(new)
         loaded, live = self.loaded, self._live
         changed = changed_keys(self._settings, new.settings)
         self._settings = new.settings
         self._brokers |= new.settings.brokers
-        loaded.version += 1
-        loaded.loaded_at, loaded.digest = live.clock(), self._digest(new.settings)
+        loaded.version = loaded.version + 1 if candidate is None else candidate.version
+        loaded.loaded_at, loaded.digest = live.clock(), self._fingerprint(new.settings)["all"]
         loaded.shown, loaded.changed, loaded.refusal = shown(new.settings), changed, None
-        loaded.counts["applied"] += 1
         log.info("configuration loaded", cause=cause, version=loaded.version, digest=loaded.digest, changed=changed)
         await live.pushes.configure(new.targets, new.guard)
         for binding in switched.removed:
             log.info("removed broker stays open until a restart", broker=binding.name)
-        if live.audit is not None:
-            details = {"cause": cause, "changed": changed, "configuration": self._fingerprint(new.settings)}
-            await live.audit.recorded("configuration", details, caller=caller)
+        return changed
 
     async def _refused(self, error: BabelgateError, cause: str, caller: str | None) -> None:
-        problems = [(str(key), str(reason)) for key, reason in error.facts.get("problems") or ()]
-        problems = problems or [(str(error.facts.get("key", "")), str(error.facts.get("reason", error)))]
+        problems = problems_of(error)
         self.loaded.refusal = Refusal(self._live.clock(), cause, problems)
         self.loaded.counts["refused"] += 1
         key, reason = problems[0]
         log.error("configuration refused", cause=cause, key=key, reason=reason, problems=len(problems))
+        if self._group is not None:
+            await self._group.tell_refused(self.loaded.refusal, self._file)
         if self._live.audit is not None:
             details = {"cause": cause, "refused": [f"{key}: {reason}" for key, reason in problems[:20]]}
             await self._live.audit.recorded("configuration", details, caller=caller)
 
     def _fingerprint(self, settings: Settings) -> dict[str, str]:
         return fingerprint(settings, self._digest_key)
-
-    def _digest(self, settings: Settings) -> str:
-        return self._fingerprint(settings)["all"]
 
 
 def _configured(settings: Settings) -> set[str]:

@@ -32,7 +32,7 @@ from babelgate.gateway.routing import Route
 from babelgate.observe import logs
 from babelgate.server.certificate import date_warnings
 from babelgate.server.healthcheck import reachable
-from babelgate.server.lifecycle import SEVERAL_WORKERS, GracefulStop, ignore_reload
+from babelgate.server.lifecycle import GracefulStop, ignore_reload
 from babelgate.server.protocol import GatewayProtocol
 from babelgate.server.transport import Patience
 
@@ -60,8 +60,13 @@ class _Supervisor(Multiprocess):
     """Starts the workers, and replaces those that end."""
 
     def handle_hup(self) -> None:
-        """Ignore SIGHUP. uvicorn restarts the workers, but this process would give them the old configuration."""
-        ignore_reload(SEVERAL_WORKERS)
+        """Let one worker load the configuration again, which sees to the others. uvicorn would restart them."""
+        for process in self.processes:
+            # A worker that starts would be ended by the signal.
+            if process.is_ready(timeout=1) and process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
+                return
+        ignore_reload()
 
 
 def serve(settings: Settings, announce: Announce = lambda url, routes: None, origin: Origin | None = None) -> int:
@@ -105,11 +110,17 @@ def create_app(settings: Settings, workers_directory: Path | None = None, origin
     gc.disable()  # Imports make many objects and no garbage.
     from babelgate.server.reload import Reload
     from babelgate.server.wiring import build_app
+    from babelgate.server.worker_group import settings_of, shared_configuration
 
     logs.configure(settings.log_level, settings.log_format)
+    shared = None if workers_directory is None else shared_configuration(workers_directory, settings)
+    accepted = None if shared is None else shared.accepted()
+    if shared is not None and accepted is not None:
+        # All workers have loaded it since the start.
+        settings = settings_of(shared, accepted)
     app = build_app(settings, workers_directory=workers_directory)
     assert app.live is not None, "build_app() gives them"
-    reload = Reload(app.live, settings, origin)
+    reload = Reload(app.live, settings, origin, shared, accepted)
     app.add(reload)
     # The objects that exist now are permanent, so the collector can skip them.
     gc.freeze()

@@ -284,7 +284,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)
     live = LiveParts(
-        clock, gateway, api, shedder, direct, auth, making, pushes, metrics, systems, audit, port, has_port
+        clock, gateway, api, shedder, direct, auth, making, pushes, metrics, systems, audit, port, has_port, workers
     )
     opened = port if has_port else None
     all_parts = api, gateway, shedder, parts, journaled, otlp, opened, peers
