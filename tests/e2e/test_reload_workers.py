@@ -192,6 +192,7 @@ def whole(gateway: Workers, version: int) -> Callable[[], bool]:
     return is_whole
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_prepared_is_replaced_by_one_that_serves_the_new_file(
     held: tuple[Workers, SlowBroker],
 ) -> None:
@@ -204,6 +205,7 @@ def test_a_worker_that_dies_prepared_is_replaced_by_one_that_serves_the_new_file
     assert leases(gateway) == {7}
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_prepares_holds_up_nothing(held: tuple[Workers, SlowBroker]) -> None:
     gateway, slow = held
     os.kill(slow.seen[2], signal.SIGKILL)
@@ -211,6 +213,7 @@ def test_a_worker_that_dies_while_it_prepares_holds_up_nothing(held: tuple[Worke
     assert leases(gateway) == {7}
 
 
+@pytest.mark.slow
 def test_what_the_worker_with_the_turn_has_not_accepted_is_dropped_when_it_dies(
     held: tuple[Workers, SlowBroker],
 ) -> None:

@@ -105,6 +105,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/streams/": ("http", "processes"),
     "app/babelgate/server/healthcheck.py": ("image", "processes"),
     "app/babelgate/server/reload.py": ("http", "processes"),
+    "app/babelgate/server/worker_group.py": ("http", "processes"),
     "app/babelgate/tokens/": ("http", "processes"),
     "app/babelgate/terminal.py": ("image", "pipeline", "processes"),
     "bench/": (),

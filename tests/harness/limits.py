@@ -38,6 +38,10 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_push.py": (600, _KILLS),
     "tests/e2e/test_push_signatures.py": (600, _PROGRAMS),
     "tests/e2e/test_readme.py": (600, "it starts what the README starts"),
+    "tests/e2e/test_reload_workers.py": (
+        900,
+        "workers are killed, and others start, each of which imports the program",
+    ),
     "tests/e2e/test_replicas.py": (900, _KILLS),
     "tests/e2e/test_stream_kill.py": (600, _KILLS),
     "tests/e2e/test_tutorial.py": (600, "it waits until leases end"),

@@ -222,6 +222,12 @@ def rendered() -> Mapping[str, list[Document]]:
     return {name: documents(text) for name, text in manifests().items()}
 
 
+def gateway_of(found: list[Document]) -> Document:
+    """The Deployment or StatefulSet of the gateway."""
+    (one,) = [each for each in found if each["kind"] in ("Deployment", "StatefulSet")]
+    return one
+
+
 def kinds() -> Counter[str]:
     """How many objects of each kind the cases have, together."""
     return Counter(each["kind"] for found in rendered().values() for each in found)

@@ -20,7 +20,7 @@ from babelgate.server.lifecycle import CLOSE_SECONDS
 from tests.harness import program
 from tests.harness.local import certify
 from tests.harness.monitoring import dashboard, groups
-from tests.helm.matrix import BASES, CASES, VERSIONS, kinds, manifests, merged, rendered
+from tests.helm.matrix import BASES, CASES, VERSIONS, gateway_of, kinds, manifests, merged, rendered
 from tools import helm
 from tools.helm import CHART, Document, documents, only, template
 
@@ -38,11 +38,6 @@ def pod_of(document: Document) -> dict[str, Any] | None:
         case "CronJob":
             return dict(document["spec"]["jobTemplate"]["spec"]["template"]["spec"])
     return None
-
-
-def gateway_of(found: list[Document]) -> Document:
-    (one,) = [each for each in found if each["kind"] in ("Deployment", "StatefulSet")]
-    return one
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -294,8 +289,8 @@ def configurations() -> Mapping[str, list[Document]]:
     """The cases whose gateways differ in their configuration."""
     different: dict[str, str] = {}
     for name, found in rendered().items():
-        pod = gateway_of(found)["spec"]["template"]
-        different.setdefault(pod["metadata"]["annotations"]["checksum/config"], name)
+        text = only(found, "ConfigMap", gateway_of(found)["metadata"]["name"])["data"]["babelgate.yaml"]
+        different.setdefault(text, name)
     return {name: rendered()[name] for name in different.values()}
 
 

@@ -39,6 +39,12 @@ _SHOWN_OF_BROKERS = frozenset({"required", "timeout_seconds"})
 _HASHES = frozenset({"sha256"})
 
 
+def applied_sections() -> list[str]:
+    """The sections of which a reload applies every change."""
+    whole = (rule[0] for rule, applied in _IS_APPLIED.items() if applied and len(rule) == 1)
+    return sorted(name for name in whole if all(_IS_APPLIED[rule] for rule in _IS_APPLIED if rule[0] == name))
+
+
 def plain(settings: Settings) -> dict[str, Any]:
     """The configuration with its secrets and all defaults, spelled as the file spells it."""
     return settings.model_dump(mode="python", by_alias=True)

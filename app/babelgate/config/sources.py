@@ -86,6 +86,12 @@ def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     return dict(tree)
 
 
+def referred_files(text: str) -> list[str]:
+    """The paths of all ``${file:/path}`` in the text of a YAML file, each once."""
+    found = (each for each in _REFERENCE.finditer(text) if each["kind"] == "file" and not each["escape"])
+    return list(dict.fromkeys(each["name"] for each in found))
+
+
 def lines(path: Path) -> dict[str, int]:
     """The line of each dotted key of a YAML file, counted from 1; empty for a file that cannot be read."""
     try:

@@ -44,6 +44,9 @@
 {{- $_ := set $config "auth" (merge (dict "tokens" $tokens) ($config.auth | default dict)) -}}
 {{- end -}}
 {{- end -}}
+{{- if not (hasKey ($config.reload | default dict) "watch") -}}
+{{- $_ := set $config "reload" (merge (dict "watch" true) ($config.reload | default dict)) -}}
+{{- end -}}
 {{- $queues := $config.queues | default dict -}}
 {{- $patterns := list -}}
 {{- range $queue, $_ := $queues -}}
@@ -63,4 +66,26 @@ queues:
   {{ $queue | toJson }}: {{ get $queues $queue | required (printf "patternOrder: config.queues has no %s" $queue) | toJson }}
   {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* The sections that running pods apply by a reload. A test compares the list with the program's own. */ -}}
+{{- define "babelgate.reloadedKeys" -}}
+["body_keys", "cors", "default", "log_level", "push", "queues", "schemas"]
+{{- end -}}
+
+{{- /* What of the configuration starts new pods: all that a reload cannot apply. A broker that stays, under another URL or
+with other options, is not in it, because a broker that is added or removed is applied. */ -}}
+{{- define "babelgate.startsPods" -}}
+{{- $config := include "babelgate.config" . | fromYaml -}}
+{{- if $config.reload.watch -}}
+{{- range include "babelgate.reloadedKeys" . | fromJsonArray -}}
+{{- $config = omit $config . -}}
+{{- end -}}
+{{- $config = omit $config "brokers" -}}
+{{- if kindIs "map" $config.auth -}}
+{{- $_ := set $config "auth" (omit $config.auth "tokens" "certificates") -}}
+{{- end -}}
+{{- $_ := set $config "rate_limits" (pick ($config.rate_limits | default dict) "store") -}}
+{{- end -}}
+{{ $config | toYaml }}
 {{- end -}}

@@ -11,8 +11,8 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   annotations:
-    # Another configuration starts new pods; it names the token keys and the tokens, too.
-    checksum/config: {{ include "babelgate.config" . | sha256sum }}
+    # What a reload cannot apply starts new pods; it names the token keys, too.
+    checksum/config: {{ include "babelgate.startsPods" . | sha256sum }}
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
