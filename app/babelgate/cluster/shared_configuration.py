@@ -22,7 +22,7 @@ _ID = re.compile(r"[0-9a-f]{16}")
 _ACCEPTED = "configuration"
 
 
-class Candidate(Struct, frozen=True):
+class Proposal(Struct, frozen=True):
     """A configuration that all workers are to serve by. ``version`` counts from 1, the start. ``content``: sealed.
     ``file``: the digest of the file that it was read from. ``cause``: what asked for it, for the log."""
 
@@ -33,7 +33,7 @@ class Candidate(Struct, frozen=True):
     file: bytes | None = None
 
 
-_decoder = msgspec.json.Decoder(Candidate)
+_decoder = msgspec.json.Decoder(Proposal)
 
 
 class SharedConfiguration:
@@ -44,7 +44,7 @@ class SharedConfiguration:
         """``cipher``: candidates have secrets."""
         self._directory = directory
         self._cipher = cipher
-        self._seen: tuple[tuple[int, int], Candidate] | None = None
+        self._seen: tuple[tuple[int, int], Proposal] | None = None
 
     def turn(self) -> FileLock:
         """The lock of the worker that proposes a candidate, not yet taken."""
@@ -59,31 +59,31 @@ class SharedConfiguration:
         with self.turn() as turn:
             return turn.try_acquire()
 
-    def propose(self, content: bytes, cause: str, file: bytes | None) -> Candidate:
+    def propose(self, content: bytes, cause: str, file: bytes | None) -> Proposal:
         """Write a candidate, which nobody serves by yet."""
         before = self.accepted()
         version = 2 if before is None else before.version + 1
-        candidate = Candidate(os.urandom(8).hex(), version, self._cipher.seal(content), cause, file)
+        candidate = Proposal(os.urandom(8).hex(), version, self._cipher.seal(content), cause, file)
         descriptor = os.open(self._path(candidate.id), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as written:
             written.write(msgspec.json.encode(candidate))
         return candidate
 
-    def candidate(self, name: str) -> Candidate:
+    def candidate(self, name: str) -> Proposal:
         """The candidate of this id. Raises FileNotFoundError where there is none, and msgspec.MsgspecError."""
         if not _ID.fullmatch(name):
             raise FileNotFoundError(name)
         return decoded(_decoder, self._path(name).read_bytes())
 
-    def accept(self, candidate: Candidate) -> None:
+    def accept(self, candidate: Proposal) -> None:
         """Make ``candidate`` the accepted one."""
         os.replace(self._path(candidate.id), self._directory / _ACCEPTED)
 
-    def withdraw(self, candidate: Candidate) -> None:
+    def withdraw(self, candidate: Proposal) -> None:
         """Remove ``candidate``; idempotent."""
         self._path(candidate.id).unlink(missing_ok=True)
 
-    def accepted(self) -> Candidate | None:
+    def accepted(self) -> Proposal | None:
         """The candidate that counts; None: that of the start does. Raises msgspec.MsgspecError."""
         try:
             found = os.stat(self._directory / _ACCEPTED)
@@ -94,7 +94,7 @@ class SharedConfiguration:
             return None
         return self._seen[1]
 
-    def opened(self, candidate: Candidate) -> bytes:
+    def opened(self, candidate: Proposal) -> bytes:
         """The content. Raises ValueError for what no holder of the token keys has sealed."""
         return self._cipher.open(candidate.content)
 

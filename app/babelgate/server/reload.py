@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.registry import driver
-from babelgate.cluster.shared_configuration import Candidate, SharedConfiguration
+from babelgate.cluster.shared_configuration import Proposal, SharedConfiguration
 from babelgate.config.changes import changed_keys, needs_restart, shown
 from babelgate.config.origin import Origin
 from babelgate.config.sections import AuthSettings
@@ -93,7 +93,7 @@ class Reload:
         settings: Settings,
         origin: Origin | None,
         shared: SharedConfiguration | None = None,
-        accepted: Candidate | None = None,
+        accepted: Proposal | None = None,
     ) -> None:
         """``origin`` None: there is nothing to read again. ``shared``: where workers agree on a configuration;
         ``accepted``: the one that ``settings`` are of, None for those of the start."""
@@ -210,7 +210,7 @@ class Reload:
         if self._origin is not None and file is not None:
             self._origin.loaded = file
 
-    async def apply(self, ready: Prepared, candidate: Candidate) -> None:
+    async def apply(self, ready: Prepared, candidate: Proposal) -> None:
         """Serve by what all workers have accepted."""
         await self._serve_by(ready, candidate.cause, candidate)
 
@@ -328,7 +328,7 @@ class Reload:
         if self._live.tokens is not None:
             self._live.tokens.reserve_names(new.settings.caller_names)
 
-    async def _serve_by(self, new: Prepared, cause: str, candidate: Candidate | None) -> list[str]:
+    async def _serve_by(self, new: Prepared, cause: str, candidate: Proposal | None) -> list[str]:
         """Switch; the keys that have changed."""
         switched = self._switch(new)
         loaded, live = self.loaded, self._live

@@ -20,7 +20,7 @@ import msgspec
 
 from babelgate.cluster.asking import Asked
 from babelgate.cluster.sealing import PeerCipher
-from babelgate.cluster.shared_configuration import Candidate, SharedConfiguration
+from babelgate.cluster.shared_configuration import Proposal, SharedConfiguration
 from babelgate.cluster.wire import CONFIGURATION_PATH, decode_configuration_answer
 from babelgate.cluster.worker_metrics import ANSWER_SECONDS, Workers
 from babelgate.config.settings import Settings
@@ -61,7 +61,7 @@ class Loads(Protocol[Ready]):
     async def prepare(self, settings: Settings) -> Ready:
         """Everything that can fail or wait. Raises one of REFUSALS."""
 
-    async def apply(self, ready: Ready, candidate: Candidate) -> None:
+    async def apply(self, ready: Ready, candidate: Proposal) -> None:
         """Serve by it."""
 
     async def discard(self, ready: Ready) -> None:
@@ -82,7 +82,7 @@ def shared_configuration(directory: Path, settings: Settings) -> SharedConfigura
     return SharedConfiguration(directory, PeerCipher(token_keys(settings)))
 
 
-def settings_of(shared: SharedConfiguration, candidate: Candidate) -> Settings:
+def settings_of(shared: SharedConfiguration, candidate: Proposal) -> Settings:
     """The configuration of ``candidate``. Raises ValueError for what no worker of this gateway has written."""
     # Only a holder of the token keys can have sealed it, in a directory that only this user reaches. Workers get the
     # configuration of the start by pickle, too.
@@ -122,7 +122,7 @@ class WorkerGroup(Generic[Ready]):
         self._process = process
         self._serves = serves
         self._end = end
-        self._pending: tuple[Candidate, Ready] | None = None
+        self._pending: tuple[Proposal, Ready] | None = None
         self._lock = asyncio.Lock()
         """Of what is pending, and of the switch."""
         self._watching: FileLock | None = None
@@ -168,7 +168,7 @@ class WorkerGroup(Generic[Ready]):
                 await self._catch_up()
                 yield
 
-    async def agree(self, settings: Settings, cause: str, file: bytes | None) -> Candidate:
+    async def agree(self, settings: Settings, cause: str, file: bytes | None) -> Proposal:
         """Let all others prepare ``settings``, and accept them. Only in :meth:`turn`.
 
         Waits at most PREPARE_SECONDS for all. Raises one of REFUSALS if one refuses, or gives no answer: nothing is
@@ -185,7 +185,7 @@ class WorkerGroup(Generic[Ready]):
             raise
         return candidate
 
-    async def _let_prepare(self, candidate: Candidate) -> None:
+    async def _let_prepare(self, candidate: Proposal) -> None:
         answers = await self._ask(ConfigurationCall("prepare", candidate.id), PREPARE_SECONDS)
         silent = {pid: asked for pid, asked in answers.items() if asked.state == "silent"}
         if silent:
@@ -200,7 +200,7 @@ class WorkerGroup(Generic[Ready]):
                 kind = RestartNeeded if asked.answer.code == RestartNeeded.code else ConfigError
                 raise kind(key=problems[0][0], reason=problems[0][1], problems=problems)
 
-    async def tell_applied(self, candidate: Candidate) -> None:
+    async def tell_applied(self, candidate: Proposal) -> None:
         """Let all others serve by the accepted ``candidate``; waits for them, at most APPLY_SECONDS. Never raises."""
         await self._ask(ConfigurationCall("apply", candidate.id), APPLY_SECONDS)
 
