@@ -15,6 +15,7 @@ from babelgate.envelope.publication import MAX_PROBLEMS
 from babelgate.errors import ConfigError, Problem, shortened
 from babelgate.extras import how_to_install, missing
 from babelgate.jsontext import exceeds_depth, pointer
+from babelgate.schemas.examples import examples_of
 from babelgate.schemas.files import SchemaFault, SchemaFile, read_bundle, read_files
 from babelgate.schemas.structure import self_contained, structure_faults, uri_of
 from babelgate.schemas.weights import TooHeavy, Weigher, Weight
@@ -148,6 +149,16 @@ class JobSchemas:
         """The file of the schema of ``job``; None without one."""
         found = self._schemas.get(job)
         return None if found is None else found.file
+
+    def example(self, job: str) -> bytes | None:
+        """A draft of a message of ``job`` whose data its schema allows, if one can be made, and else at least resembles
+        what it describes; None for a job without a schema, or if its schema is too large. Blocks some milliseconds."""
+        if job not in self._schemas:
+            return None
+        files = {each.job: each for each in self}
+        drafts = (msgspec.json.encode({"job": job, "data": data}) for data in examples_of(job, files))
+        made = list(islice(drafts, 3))
+        return next((each for each in made if not self.problems(job, each)), next(iter(made), None))
 
     def problems(self, job: str, body: bytes) -> Sequence[Problem]:
         """What is wrong with the envelope ``body`` of ``job``, as its schema has it: at most MAX_PROBLEMS.

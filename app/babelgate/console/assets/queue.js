@@ -1,4 +1,4 @@
-// Pages of a queue: buttons that copy, and the clocks of leases, which survive a reload in the storage of the tab.
+// Pages of a queue: buttons that copy, lines of a form, and the clocks of leases, which survive a reload in the storage of the tab.
 "use strict";
 
 (() => {
@@ -11,6 +11,20 @@
       });
     });
   }
+
+  // A place that a check names is selected in the text.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-line]");
+    const text = document.getElementById("body");
+    if (link === null || text === null) return;
+    event.preventDefault();
+    const lines = text.value.split("\n");
+    const index = Math.min(Number(link.dataset.line), lines.length) - 1;
+    const start = lines.slice(0, index).reduce((sum, line) => sum + line.length + 1, 0);
+    text.focus();
+    text.setSelectionRange(start, start + lines[index].length);
+    text.scrollTop = text.scrollHeight * index / lines.length - text.clientHeight / 2;
+  });
 
   const leases = document.querySelector("[data-leases]");
   if (leases === null) return;

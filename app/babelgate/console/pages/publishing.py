@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -17,10 +18,19 @@ from babelgate.console.conditions import time_of
 from babelgate.console.faults import faults_of
 from babelgate.console.pages.messages import peeked, shown_write
 from babelgate.console.pages.queue import path_of, shared
+from babelgate.console.places import lines_of
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
 from babelgate.envelope.options import IDEMPOTENCY_KEY
-from babelgate.errors import BabelgateError, InvalidIdempotencyKey, Overloaded, StateUnavailable, UnsupportedByBroker
+from babelgate.errors import (
+    BabelgateError,
+    InvalidIdempotencyKey,
+    Overloaded,
+    Problem,
+    StateUnavailable,
+    UnsupportedByBroker,
+    shortened,
+)
 from babelgate.gateway.authorization import Right
 from babelgate.gateway.model import Replay
 from babelgate.http.broker_properties import from_text
@@ -38,6 +48,8 @@ _FIELDS = ("body", *_OPTIONS, "idempotency_key", "broker_properties")
 _TEMPLATES_FROM = 50
 """How many of the messages that are ready are looked at for jobs."""
 _MAX_TEMPLATES = 10
+_MAX_EXAMPLES = 200
+"""Jobs with schemas that the field for an example suggests; any job can be typed."""
 _JOURNAL_SECONDS = 1.0
 """How long the form waits for the journal: it is useful without."""
 _SAMPLE = """{
@@ -46,8 +58,16 @@ _SAMPLE = """{
 }"""
 
 
+class _Placed(NamedTuple):
+    """A problem of a message. ``line``: its line in the text of the form, from 1; None if it is about no part of it."""
+
+    pointer: str
+    detail: str
+    line: int | None
+
+
 async def form(visit: Visit) -> PageAnswer:
-    """The form, empty or filled in from the message whose key or job is in the address."""
+    """The form, empty or filled in: like the message whose key or job is in the address, or by the schema of a job."""
     queue = visit.parameters["queue"]
     visit.gateway.access(visit.caller, Right.SEND, queue)
     templates = await _templates(visit, queue)
@@ -56,7 +76,13 @@ async def form(visit: Visit) -> PageAnswer:
         body = await turns.run(_again, (await peeked(visit, key)).body, visit, size=0)
     elif (job := visit.query.get("job")) is not None and job in templates:
         body = templates[job]
-    return _page(visit, templates, {"body": body})
+    elif job := visit.query.get("example"):
+        draft = await turns.run(visit.gateway.schema_checks.schemas.example, job, size=turns.LARGE_BYTES + 1)
+        if draft is None:
+            said = f"There is no schema of the job {shortened(job)!r} of which an example can be made."
+            return await _page(visit, templates, {"body": body, "example": job}, said=said)
+        body = bodies.editable(draft)
+    return await _page(visit, templates, {"body": body})
 
 
 async def check(visit: Visit) -> PageAnswer:
@@ -64,11 +90,10 @@ async def check(visit: Visit) -> PageAnswer:
     queue = visit.parameters["queue"]
     capabilities = visit.gateway.access(visit.caller, Right.SEND, queue).route.capabilities
     projection, pretty, error = None, None, None
+    sent = visit.form.get("body", "")
     try:
         _key(visit.form)
-        projection = await visit.gateway.validate(
-            visit.caller, queue, visit.form.get("body", "").encode(), **_given(visit)
-        )
+        projection = await visit.gateway.validate(visit.caller, queue, sent.encode(), **_given(visit))
         body = projection.body
         pretty = await turns.run(bodies.pretty, body, size=len(body), background=True)
     except BabelgateError as refused:
@@ -79,7 +104,8 @@ async def check(visit: Visit) -> PageAnswer:
         projection=projection,
         pretty=pretty,
         writes=[] if projection is None else [shown_write(each) for each in projection.writes],
-        **_refusal(error, _offered(capabilities)),
+        **await _refusal(error, sent, _offered(capabilities)),
+        warnings=[] if projection is None else await _placed(sent, projection.warnings),
     )
 
 
@@ -97,7 +123,8 @@ async def publish(visit: Visit) -> PageAnswer:
             **_given(visit),
         )
     except BabelgateError as error:
-        answer = _page(visit, {}, visit.form, **_refusal(error))
+        refusal = await _refusal(error, visit.form.get("body", ""))
+        answer = await _page(visit, {}, visit.form, **refusal)
         return answer._replace(status=status_of(error))
     if isinstance(receipt, Replay):
         done = f"Nothing was published: this idempotency key belongs to the message {receipt.id}."
@@ -106,7 +133,10 @@ async def publish(visit: Visit) -> PageAnswer:
     return visit.see_other(f"{path_of(queue)}/publish", done)
 
 
-def _page(visit: Visit, templates: Mapping[str, str], fields: Mapping[str, str], **refusal: Any) -> PageAnswer:
+async def _page(
+    visit: Visit, templates: Mapping[str, str], fields: Mapping[str, str], said: str = "", **refusal: Any
+) -> PageAnswer:
+    """``said``: a sentence about the example that was asked for."""
     queue = visit.parameters["queue"]
     capabilities = visit.gateway.access(visit.caller, Right.SEND, queue).route.capabilities
     return visit.page(
@@ -114,9 +144,12 @@ def _page(visit: Visit, templates: Mapping[str, str], fields: Mapping[str, str],
         **shared(visit, "publish"),
         templates=list(templates),
         fields={name: fields.get(name, "") for name in _FIELDS},
+        jobs=[each.job for each in islice(visit.gateway.schema_checks.schemas, _MAX_EXAMPLES)],
+        example=fields.get("example", ""),
+        said=said,
         capabilities=capabilities,
         refused_options=refused_options(capabilities),
-        **(refusal or _refusal(None)),
+        **(refusal or await _refusal(None)),
     )
 
 
@@ -132,12 +165,19 @@ def _offered(capabilities: BrokerCapabilities) -> list[str]:
     return [name for name in _FIELDS if name != "body" and has.get(name, True)]
 
 
-def _refusal(error: BabelgateError | None, names: Iterable[str] = _FIELDS) -> dict[str, Any]:
-    """The error in words, with its place in the body, and as the fault of the field in ``names`` that it is about."""
+async def _placed(body: str, problems: Sequence[Problem]) -> list[_Placed]:
+    """``problems`` with their lines in ``body``."""
+    lines = await turns.run(lines_of, body, [each.pointer for each in problems], size=len(body), background=True)
+    return [_Placed(each.pointer, each.detail, lines.get(each.pointer)) for each in problems]
+
+
+async def _refusal(error: BabelgateError | None, body: str = "", names: Iterable[str] = _FIELDS) -> dict[str, Any]:
+    """The error in words, with its places in ``body``, and as the fault of the field in ``names`` that it is about."""
     faults = dict.fromkeys(names, "") | {name: text for name, text in faults_of(error).items() if name in names}
     if error is None:
         return {"detail": "", "problems": [], "faults": faults}
-    return {"detail": detail_of(error), "problems": error.facts.get("problems", []), "faults": faults}
+    problems = await _placed(body, error.facts.get("problems", []))
+    return {"detail": detail_of(error), "problems": problems, "faults": faults}
 
 
 def _given(visit: Visit) -> dict[str, Any]:
