@@ -56,6 +56,10 @@ def test_the_envelope_is_one() -> None:
     assert shape(envelope) == shape(EnvelopeCodec.make(envelope["job"], envelope["data"]))
 
 
+def test_it_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
+
+
 def test_from_python(tmp_path: Path) -> None:
     (program,) = blocks("From your language", "python")
     with gateway(tmp_path) as process:
