@@ -84,6 +84,23 @@ def test_pages_are_read_from_the_folder(site: Path, opened: Browser, dark: bool,
         assert errors == []
 
 
+@pytest.mark.parametrize("name", ["life", "lease", "overview"])
+def test_a_drawing_has_words_for_who_cannot_see_it_and_no_text_leaves_it(opened: Browser, name: str) -> None:
+    with opened.new_context(viewport={"width": 880, "height": 400}) as context:
+        page = context.new_page()
+        page.goto((docs_site.ROOT / f"docs/images/{name}.svg").as_uri())
+        assert page.evaluate("document.documentElement.getAttribute('aria-labelledby')") == "title"
+        assert len(page.evaluate("document.getElementById('title').textContent")) > 40
+        outside = page.evaluate("""() => {
+            const [, , width, height] = document.documentElement.getAttribute("viewBox").split(" ").map(Number);
+            return [...document.querySelectorAll("svg text")].filter(text => {
+                const box = text.getBBox();
+                return box.x < 0 || box.y < 0 || box.x + box.width > width || box.y + box.height > height;
+            }).map(text => text.textContent);
+        }""")
+        assert outside == []
+
+
 def test_the_tabs_of_all_pages_follow_the_chosen_language(site: Path, opened: Browser) -> None:
     with opened.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
