@@ -109,3 +109,22 @@ def test_without_schemas_no_example_is_offered(free, open_tab, queue):
     tab = open_tab(free).go(f"queues/{queue}/publish")
     expect(tab.page.get_by_label("Example by the schema of a job")).to_have_count(0)
     tab.check()
+
+
+def test_the_overview_says_that_schemas_are_not_read(tmp_path, open_tab):
+    auth = console.tokens(operator={"*": ["manage"]}, reader={"*": ["listen"]})
+    with console.console(tmp_path, auth=auth) as server:
+        checks = server.application.gateway.schema_checks
+        tab = open_tab(server).go("").sign_in("operator")
+        expect(tab.page.get_by_text("Nothing needs attention.")).to_be_visible()
+        checks.refresh_failure = "the status is 503"
+        tab.go("")
+        expect(tab.page.locator(".concerns")).to_contain_text(
+            "older schemas than those at their URL: the status is 503."
+        )
+        assert (tab.axe(), tab.overflow()) == ([], 0)
+        reader = open_tab(server).go("").sign_in("reader")
+        expect(reader.page.get_by_text("Nothing needs attention.")).to_be_visible()
+        checks.refresh_failure = None
+        tab.go("")
+        expect(tab.page.get_by_text("Nothing needs attention.")).to_be_visible()

@@ -50,6 +50,7 @@ ONLY_UNIT_TESTED = {
     "BabelgatePublishesNearBound",
     "BabelgatePushHeld",
     "BabelgateReceivesNearBound",
+    "BabelgateSchemasNotRead",
     "BabelgateStorageRefuses",
 }
 """They need thousands of clients, or a disk that is full for minutes."""

@@ -53,6 +53,7 @@ async def show(visit: Visit) -> PageAnswer:
         brokers=brokers,
         serving=serving,
         rates=rates,
+        schemas_not_read=_schemas_not_read(visit),
         figures=msgspec.json.encode(_figures(rates)).decode(),
         charts=_CHARTS,
         words=WORDS,
@@ -73,6 +74,11 @@ async def _serving(visit: Visit) -> ServingProcesses | None:
     if replicas is None or not visit.caller.patterns(*OPERATORS):
         return None
     return await replicas.serving(visit.caller)
+
+
+def _schemas_not_read(visit: Visit) -> str | None:
+    """Why this process checks messages by older schemas than those at their URL; None for others than operators."""
+    return visit.gateway.schema_checks.refresh_failure if visit.caller.patterns(*OPERATORS) else None
 
 
 def _figures(rates: RatesOverview) -> dict[str, Any]:
