@@ -17,7 +17,8 @@ from pathlib import Path
 import httpx
 
 from babelgate.clock import now_ms
-from tests.harness.console import RIGHTS, ConsoleServer, OpenTab, browser, console, tabs, tokens
+from tests.harness.browser import browser
+from tests.harness.console import RIGHTS, ConsoleServer, OpenTab, console, tabs, tokens
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
 PAGES = {

@@ -28,6 +28,7 @@ class PageRequest(StrictBody):
     origins: list[Annotated[str, AfterValidator(page_origin)]] = Field(
         min_length=1,
         max_length=100,
+        examples=[["https://shop.example"]],
         description="The origins of the pages, such as `https://shop.example`; `cors` of the configuration must allow "
         "each, or browsers do not let the page use the token.",
     )
