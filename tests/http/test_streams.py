@@ -154,6 +154,14 @@ def test_messages_are_events_for_a_client_that_accepts_them(client, url, form):
     assert depth(client, url) == 0
 
 
+def test_without_a_window_ten_messages_are_unsettled(client, url):
+    publish(client, url, 12)
+    with client.stream("GET", f"{url}/messages:stream", headers={"accept": "application/x-ndjson"}) as answer:
+        found = events(answer)
+        assert [next(found)[1]["envelope"]["data"]["n"] for _ in range(10)] == list(range(10))
+        assert depth(client, url) == 2
+
+
 def test_a_client_that_goes_leaves_its_messages_to_the_next(client, url):
     publish(client, url, 5)
     with client.stream("GET", f"{url}/messages:stream") as answer:

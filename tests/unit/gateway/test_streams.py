@@ -148,6 +148,31 @@ def test_a_full_window_whose_oldest_message_leaves_is_not_looked_through() -> No
         runner.run(scenario())
 
 
+def test_a_lease_is_prolonged_no_longer_than_the_broker_leases_at_most() -> None:
+    """A consumer that hangs on an open connection loses its messages then."""
+    loop = Clock()
+
+    async def scenario() -> None:
+        binding = MovingMemory("memory", dataclasses.replace(CAPABLE, max_lease_seconds=90))
+        gateway = gateway_of(binding)
+        await gateway.publish(ANYONE, QUEUE, draft({}))
+        with Stream(gateway, ANYONE, QUEUE, StreamOptions(2, lease_seconds=30)) as stream:
+            await came(stream, 1)
+            held = []
+            for _ in range(12):
+                await loop.pass_on(10)
+                held.append(stream.in_flight)
+            assert held == [1] * 8 + [0] * 4
+            prolonged = list(binding.calls["extend"])
+            assert len(prolonged) >= 3
+            await loop.pass_on(60)
+            assert binding.calls["extend"] == prolonged
+        await gateway.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())
+
+
 async def test_a_settle_of_several_messages_is_one_receive_for_the_room_of_all() -> None:
     binding = MovingMemory("memory", CAPABLE)
     gateway = gateway_of(binding)
