@@ -11,6 +11,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.http.auth import Auth
 from babelgate.http.body import RequestLimits
 from babelgate.push.pushes import Pushes
+from babelgate.tokens.tokens import Tokens
 
 
 class ConsoleFrame:
@@ -27,10 +28,11 @@ class ConsoleFrame:
         read_only: bool = False,
         trace_url: str | None = None,
         pushes: Pushes | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         """``prefix``: the path prefix that browsers see before ``/console``. ``read_only``: nothing can be changed.
         ``trace_url``: the address of a trace in another program, with ``{trace_id}``. ``pushes`` None: there are no
-        pages of pushes."""
+        pages of pushes. ``tokens`` None: there is no page of tokens."""
         self.gateway = gateway
         self.auth = auth
         self.limits = limits
@@ -39,6 +41,7 @@ class ConsoleFrame:
         self.read_only = read_only
         self.trace_url = trace_url
         self.pushes = pushes
+        self.tokens = tokens
         self.menu: Sequence[tuple[str, str]] = ()
         self.assets = Assets()
         self.templates = Templates()

@@ -20,6 +20,8 @@ from babelgate.http.heads import parameters_of
 from babelgate.http.problems import detail_of, meaning, problem
 
 ROOT = "/console"
+TOKENS = "tokens"
+"""The page of tokens, for those who may make some."""
 _LETTERS = re.compile(r"^queues/[^/]+/dead-letters(?=/|$)")
 """The beginning of the addresses of the dead letters of a queue."""
 
@@ -71,6 +73,12 @@ class Visit:
     def has_access(self) -> bool:
         """Whether the user sees pages: after the sign-in, or where no credentials are configured."""
         return not self.frame.has_sign_in or (self.session is not None and bool(self.session.credential))
+
+    @property
+    def menu(self) -> list[tuple[str, str]]:
+        """The address and the text of each link in the navigation that leads this user somewhere."""
+        makes = self.frame.tokens is not None and bool(self.caller.patterns(Right.MANAGE))
+        return [(path, text) for path, text in self.frame.menu if makes or path != TOKENS]
 
     def is_below(self, path: str) -> bool:
         """Whether the page is that at ``path`` of the menu, or one that belongs to it. The dead letters of a queue

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
+from babelgate.gateway.authorization import Caller
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf
 from babelgate.http.problems import MethodNotAllowed
 from babelgate.http.token_views import (
@@ -39,12 +40,22 @@ def _not_stored(response: Response) -> None:
     response.headers["cache-control"] = "no-store"
 
 
-def _noted(change: TokenChange) -> TokenChange:
+def noted(change: TokenChange) -> TokenChange:
     """``change``, noted for the audit trail without its secret."""
     token = change.token
     rights = "; ".join(f"{queue}: {' '.join(sorted(given))}" for queue, given in token.granted.items())
     note(token=token.id, name=token.name, rights=rights or None, ends_at=token.ends_at)
     return change
+
+
+async def make(tokens: Tokens, caller: Caller, asked: TokenRequest) -> TokenChange:
+    """The token that ``asked`` describes, made and noted for the audit trail. Raises like :meth:`Tokens.create`."""
+    rights, page = asked.granted, None
+    if asked.page is not None:
+        page = page_bounds(rights, asked.page.origins, asked.page.per_minute, asked.page.max_message_bytes)
+    return noted(
+        await tokens.create(caller, asked.name, rights, ttl_seconds=asked.ttl_seconds, ends_at=asked.ends_at, page=page)
+    )
 
 
 TokensOf = Annotated[Tokens, Depends(_tokens)]
@@ -62,13 +73,7 @@ def routes() -> APIRouter:
 
     @router.post("", status_code=201, dependencies=_NOT_STORED)
     async def create_token(tokens: TokensOf, caller: CallerOf, parameters: TokenRequest) -> IssuedTokenView:
-        ttl_seconds, ends_at = parameters.ttl_seconds, parameters.ends_at
-        rights = parameters.granted
-        page, asked = None, parameters.page
-        if asked is not None:
-            page = page_bounds(rights, asked.origins, asked.per_minute, asked.max_message_bytes)
-        made = await tokens.create(caller, parameters.name, rights, ttl_seconds=ttl_seconds, ends_at=ends_at, page=page)
-        return IssuedTokenView.of(_noted(made))
+        return IssuedTokenView.of(await make(tokens, caller, parameters))
 
     @router.get("")
     async def list_tokens(tokens: TokensOf, caller: CallerOf) -> TokenListView:
@@ -81,12 +86,12 @@ def routes() -> APIRouter:
         overlap, ttl_seconds = parameters.overlap_seconds, parameters.ttl_seconds
         ends_at = parameters.ends_at
         return IssuedTokenView.of(
-            _noted(await tokens.rotate(caller, id, overlap, ttl_seconds=ttl_seconds, ends_at=ends_at))
+            noted(await tokens.rotate(caller, id, overlap, ttl_seconds=ttl_seconds, ends_at=ends_at))
         )
 
     @router.delete("/{id}")
     async def revoke_token(tokens: TokensOf, caller: CallerOf, id: TokenId) -> RevokedTokenView:
-        return RevokedTokenView.of(_noted(await tokens.revoke(caller, id)))
+        return RevokedTokenView.of(noted(await tokens.revoke(caller, id)))
 
     @router.api_route("", methods=["PUT", "PATCH", "DELETE", "OPTIONS"], include_in_schema=False)
     async def refuse_method() -> None:

@@ -242,7 +242,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         prefix=settings.prefix,
         scraping=scraping,
         ended=ended,
-        console=_console(settings, gateway, auth, limits, clock, pushes),
+        console=_console(settings, gateway, auth, limits, clock, pushes, making),
         cors=cors,
         pushes=pushes,
         stream=Streaming(gateway).serve,
@@ -292,7 +292,13 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 
 
 def _console(
-    settings: Settings, gateway: Gateway, auth: Auth, limits: RequestLimits, clock: Clock, pushes: Pushes
+    settings: Settings,
+    gateway: Gateway,
+    auth: Auth,
+    limits: RequestLimits,
+    clock: Clock,
+    pushes: Pushes,
+    tokens: Tokens | None,
 ) -> Handler | None:
     """What serves the pages of the console; None where it is off."""
     if not settings.has_console:
@@ -307,6 +313,7 @@ def _console(
         read_only=section.read_only,
         trace_url=section.trace_url,
         pushes=pushes,
+        tokens=tokens,
     )
     return Console(frame).serve
 

@@ -14,6 +14,7 @@ from babelgate.console.pages import (
     receiving,
     redrives,
     signing_in,
+    tokens,
 )
 
 ROUTES = (
@@ -29,6 +30,7 @@ ROUTES = (
     *redrives.ROUTES,
     *letter.ROUTES,
     *find.ROUTES,
+    *tokens.ROUTES,
     *signing_in.ROUTES,
 )
 """In the order of the navigation."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from babelgate.console.answers import PageAnswer
-from babelgate.console.faults import faults_of
+from babelgate.console.faults import FormRefusal, faults_of, reasons_of
 from babelgate.console.pages.queue import path_of, shared
 from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit
@@ -24,7 +24,6 @@ from babelgate.push.pushes import Pushes, PushInfo
 from babelgate.push.samples import PushTest
 from babelgate.push.signing import PREFIX
 from babelgate.push.targets import PushTarget
-from babelgate.schematext import explain, fault_of
 
 _NUMBERS = ("max_messages", "concurrency", "per_second", "timeout_seconds")
 _SHOWN = ("url", "body", "reject_statuses", *_NUMBERS)
@@ -37,13 +36,6 @@ _BODIES: Mapping[BodyFormat, str] = {
 assert _BODIES.keys() == {*get_args(BodyFormat)}
 _HIDDEN = ("secrets", "headers")
 """What the form takes, and no page shows again."""
-
-
-class _Refusal(NamedTuple):
-    """``detail``: a sentence. ``faults``: what is wrong with each field."""
-
-    detail: str = ""
-    faults: Mapping[str, str] = {}
 
 
 async def show(visit: Visit) -> PageAnswer:
@@ -60,10 +52,10 @@ async def put(visit: Visit) -> PageAnswer:
         request = PushRequest.model_validate(_request(visit.form, _info(visit)))
         await pushes.put(visit.caller, queue, request.target)
     except ValidationError as error:
-        refusal = _Refusal("The push was not set.", _faults(error))
+        refusal = FormRefusal("The push was not set.", _faults(error))
         return _page(visit, refusal=refusal)._replace(status=400)
     except BabelgateError as error:
-        refusal = _Refusal(f"The push was not set. {detail_of(error)}", faults_of(error))
+        refusal = FormRefusal(f"The push was not set. {detail_of(error)}", faults_of(error))
         return _page(visit, refusal=refusal)._replace(status=status_of(error))
     return visit.see_other(_path(queue), "The push was set.")
 
@@ -97,7 +89,7 @@ async def _set_paused(visit: Visit, paused: bool) -> PageAnswer:
     return visit.see_other(_path(queue), "The push was paused." if paused else "The push was resumed.")
 
 
-def _page(visit: Visit, refusal: _Refusal | None = None, tested: PushTest | None = None) -> PageAnswer:
+def _page(visit: Visit, refusal: FormRefusal | None = None, tested: PushTest | None = None) -> PageAnswer:
     info = _info(visit)
     fields = {name: visit.form.get(name, "") for name in _SHOWN} if refusal else _fields(info)
     return visit.page(
@@ -175,12 +167,8 @@ def _number(text: str) -> int | float | str:
 
 def _faults(error: ValidationError) -> dict[str, str]:
     found: dict[str, str] = {}
-    for each in error.errors(include_url=False):
-        if each["type"] == "value_error":
-            reason = str(each["ctx"]["error"])
-        else:
-            reason = explain(_schema(), each["loc"], fault_of(each["type"]))
-        found.setdefault(str(each["loc"][0]), reason)
+    for place, reason in reasons_of(error, _schema()):
+        found.setdefault(str(place[0]), reason)
     return found
 
 
