@@ -27,7 +27,7 @@ _TYPES = {
     "binary": pa.binary(),
     "date": pa.date32(),
 }
-_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in JOURNAL.columns.items()])
+SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in JOURNAL.columns.items()])
 _LANGS = ("go", "php", "python", "node", "java")
 
 
@@ -41,7 +41,7 @@ def row(event: str, at: int, seq: int, **facts: Any) -> Row:
 def frame(spark: Any, folder: Path, rows: Iterable[Row]) -> Any:
     """The rows as Spark reads them from the disk."""
     folder.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.Table.from_pylist(list(rows), _SCHEMA), folder / "journal.parquet", row_group_size=20_000)
+    parquet.write_table(pa.Table.from_pylist(list(rows), SCHEMA), folder / "journal.parquet", row_group_size=20_000)
     return spark.read.schema(JOURNAL.ddl).parquet(str(folder))
 
 

@@ -47,6 +47,9 @@ def run(spark, tmp_path_factory):
     land(run.landing, [*rows[1::2], *late], "b", first_seq=4)
     run()
     run(command="metrics")
+    bodies = folder / "bodies.ndjson"
+    bodies.write_text('{"job":"urn:babel:a:b","trace_id":"t","data":{},"meta":{"lang":"go"}}\n{"job":"a"}\n{\n')
+    invoke("validate", bodies, "--lake", run.root)
     return run
 
 
@@ -77,6 +80,27 @@ def test_duckdb_finds_what_spark_finds(run, arguments, code):
     assert by_spark[0] == code
 
 
+@pytest.mark.parametrize(
+    ("form", "days"),
+    [
+        ("json", ()),
+        ("json", ("--from", "2026-01-02", "--to", "2026-01-02")),
+        ("json", ("--to", "2030-01-01")),
+        ("html", ("--from", "2026-01-02", "--note", "n")),
+    ],
+)
+def test_a_report_of_duckdb_is_that_of_spark(run, tmp_path, form, days):
+    made = []
+    for engine in ("spark", "duckdb"):
+        told = invoke(
+            "report", "--lake", run.root, "--output", tmp_path / f"{engine}.{form}", *days, "--engine", engine
+        )
+        assert ("starting Spark" in told.stderr) == (engine == "spark")
+        made.append((tmp_path / f"{engine}.{form}").read_bytes())
+    assert made[0] == made[1]
+    assert form != "json" or json.loads(made[0])["total"]["accepted"] > 0
+
+
 @pytest.fixture
 def without_spark(monkeypatch):
     """Spark does not start."""
@@ -90,7 +114,10 @@ def without_spark(monkeypatch):
 SEARCH = "message", "id-17", "--lake"
 
 
-def test_a_small_lake_is_read_by_duckdb(run, without_spark):
+def test_a_small_lake_is_read_by_duckdb(run, without_spark, tmp_path):
+    invoke("report", "--lake", run.root, "--output", tmp_path / "report.json")
+    told = invoke("report", "--lake", run.root, "--output", tmp_path / "r.json", "--duckdb-max-mib", "0.0001", code=1)
+    assert "Spark would start here" in told.stderr
     invoke(*SEARCH, run.root)
     invoke(*SEARCH, run.root, "--duckdb-max-mib", "1")
     invoke(*SEARCH, run.root, "--duckdb-max-mib", "0", "--engine", "duckdb")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from babelgate.pipeline.cli.options import DATE, in_lake, retains, starts_spark
+from babelgate.pipeline.cli.options import DATE, chooses_engine, in_lake, retains, starts_spark
 from babelgate.pipeline.cli.tables import follow, tables_follow
 from babelgate.pipeline.spark.launch import Launch
 
@@ -194,7 +194,7 @@ def metrics(
 @click.option("--from", "first", type=DATE, metavar="DATE", help="The first day, UTC.  [default: the first]")
 @click.option("--to", "last", type=DATE, metavar="DATE", help="The last day, included.  [default: the last]")
 @click.option("--note", metavar="TEXT", help="A sentence for the top of the page.")
-@starts_spark
+@chooses_engine
 def report(
     launch: Launch,
     lake: str,

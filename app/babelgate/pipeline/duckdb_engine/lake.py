@@ -15,7 +15,7 @@ from babelgate.pipeline.errors import ExtraMissing, JobFailed, require_spark
 from babelgate.pipeline.spark.console import say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader
-from babelgate.pipeline.storage.duckdb_sql import select_files
+from babelgate.pipeline.storage.duckdb_sql import duckdb_type, literal, quoted, select_files
 from babelgate.pipeline.storage.schemas import DATASETS
 
 if TYPE_CHECKING:
@@ -36,9 +36,46 @@ class DuckDBLake:
         """SQL of the rows in ``folders`` (URLs), with the columns of ``dataset``. Raises JobFailed if one is gone."""
         return select_files(DATASETS[dataset], [path for path, _ in parquet_files(self.reader, folders)])
 
+    def current(self, dataset: str) -> str:
+        """SQL of the rows of the current run of ``dataset``. Raises JobFailed without one."""
+        return self.select(dataset, self.reader.current_folders(dataset))
+
+    def parts(self, dataset: str, parts: Mapping[str, str]) -> str:
+        """SQL of the rows of the dates in ``parts``, which maps each ISO date to the run that wrote it."""
+        home = self.reader.folder(dataset)
+        return self.select(dataset, [f"{home}/run={run}/date={day}" for day, run in sorted(parts.items())])
+
+    def write(self, sql: str, dataset: str, run: str) -> None:
+        """Write the rows of a query as those of a run, in the columns of ``dataset``. Replaces an earlier attempt."""
+        kind = DATASETS[dataset]
+        folder = self.reader.folder(dataset, run)
+        self.reader.files.remove(folder)
+        self.reader.files.make_folder(folder)
+        # As wide as the schema: DuckDB writes sums of integers as floating-point numbers.
+        columns = ", ".join(f"{quoted(name)}::{duckdb_type(of)} as {quoted(name)}" for name, of in kind.columns.items())
+        partitions = f", partition_by ({', '.join(map(quoted, kind.partitions))})" if kind.partitions else ""
+        self.run(
+            f"copy (select {columns} from ({sql})) to {literal(folder)} "
+            f"(format parquet, compression zstd, overwrite_or_ignore{partitions})"
+        )
+
+    def run(self, sql: str) -> None:
+        """Run a statement."""
+        self._connection.execute(sql)
+
     def view(self, name: str, sql: str) -> None:
         """Call the rows of ``sql`` ``name`` in later statements."""
-        self._connection.execute(f"create or replace temporary view {name} as {sql}")
+        self.run(f"create or replace temporary view {quoted(name)} as {sql}")
+
+    def table(self, name: str, sql: str) -> None:
+        """Keep the rows of ``sql`` as the table ``name``."""
+        self.run(f"create or replace temporary table {quoted(name)} as {sql}")
+
+    def insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add rows to a table."""
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            self._connection.executemany(f"insert into {quoted(table)} values ({marks})", rows)
 
     def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of a query, by column."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from babelgate import __version__
 from babelgate.observe.journal.record import Segment, parse_segment
 from babelgate.pipeline.journal.ranges import Range, Ranges
 
@@ -116,6 +117,17 @@ class IngestedState:
             return url in self.files
         ranges = self._segments.get((segment.node, segment.epoch))
         return ranges is not None and segment.number in ranges
+
+    def is_changed(self, url: str, size: int, modified_at: int) -> bool:
+        """Whether the file was damaged when it was read, and it or this program has changed since.
+
+        ``size`` in bytes and ``modified_at``, Unix ms: as they are now.
+        """
+        before = self.damaged.get(url)
+        if before is None:
+            return False
+        now = size, modified_at, __version__
+        return before.reason == "missing_file" or (before.size, before.modified_at, before.code_version) != now
 
     @property
     def records(self) -> int:

@@ -7,20 +7,22 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Totals, escape_glob
+from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, ingested_already
 from babelgate.pipeline.journal.reader import gaps
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetStore, run_id
 from babelgate.pipeline.storage.files import Files
 from babelgate.pipeline.storage.locks import exclusive_lock
@@ -29,7 +31,6 @@ from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ENDINGS = "*.ndjson", "*.ndjson.gz", "*.ndjson.zst"
 _NAMES = "*.ndjson{,.gz,.zst}"
 _FILE = "path string, modificationTime timestamp, length bigint, content binary"
 _LISTED = "path", "unix_millis(modificationTime) as modified_at", "length"
@@ -53,8 +54,13 @@ def ingest(
     landing folder, JobFailed.
     """
     _check(landing, must_have=interval_seconds is None)
+    began = time.monotonic()
+    known = ingested_already(landing, output) if interval_seconds is None else None
+    if known is not None:
+        say("ingest: nothing new has landed")
+        folder, root = (f"file:{ArrowFiles(each).root}" for each in (landing, output))
+        return _finish(launch, began, _facts(folder, root, Totals(), known))
     with launch.spark("ingest") as spark:
-        began = time.monotonic()
         landed = Files(spark, landing)
         if not landed.is_folder(landing):
             raise click.UsageError(f"{landing}: there is no such folder")
@@ -67,10 +73,40 @@ def ingest(
                 job.reread_damaged()
                 job.stream(interval_seconds)
             facts = job.finish()
+    return _finish(launch, began, facts)
+
+
+def _finish(launch: Launch, began: float, facts: dict[str, Any]) -> dict[str, Any]:
     facts["seconds"] = round(time.monotonic() - began, 3)
     summarize(launch.summary, facts)
     _print_result(facts)
     return facts
+
+
+def _facts(landing: str, root: str, totals: Totals, known: IngestedState) -> dict[str, Any]:
+    """The facts of the summary."""
+    missing = _missing_counts(gaps(known))
+    return {
+        "job": "ingest",
+        "landing": landing,
+        "root": root,
+        **asdict(totals),
+        "journal": {
+            "records": known.records,
+            "processes": len(known.seqs),
+            "damaged_files": len(known.damaged),
+            **missing,
+            "at_least": any(missing.values()),
+        },
+    }
+
+
+def _missing_counts(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
+    counts = {"lost": 0, "in_holes": 0}
+    for kind, *_, records, _, _ in rows:
+        if kind != "open_end":
+            counts["lost" if kind == "lost" else "in_holes"] += records
+    return counts
 
 
 class _IngestJob:
@@ -140,21 +176,8 @@ class _IngestJob:
 
     def finish(self) -> dict[str, Any]:
         """Publish ``journal_gaps``, and return the facts of the summary."""
-        missing = self._publish_gaps()
-        known = self._ingest.known
-        return {
-            "job": "ingest",
-            "landing": self._landing,
-            "root": self._store.root,
-            **asdict(self._ingest.totals),
-            "journal": {
-                "records": known.records,
-                "processes": len(known.seqs),
-                "damaged_files": len(known.damaged),
-                **missing,
-                "at_least": any(missing.values()),
-            },
-        }
+        self._publish_gaps()
+        return _facts(self._landing, self._store.root, self._ingest.totals, self._ingest.known)
 
     def _batch(self, listed: DataFrame, number: int) -> None:
         try:
@@ -179,16 +202,13 @@ class _IngestJob:
             self._query = json.loads(content)["id"].replace("-", "")[:12]
         return self._query
 
-    def _publish_gaps(self) -> dict[str, int]:
+    def _publish_gaps(self) -> None:
         rows = list(gaps(self._ingest.known))
         run = run_id("gaps", rows, {})
-        counts = {kind: sum(row[5] for row in rows if row[0] == kind) for kind in ("lost", "hole")}
-        missing = {"lost": counts["lost"], "in_holes": counts["hole"]}
         if self._store.completed([JOURNAL_GAPS.name], run) is None:
             frame = self._spark.createDataFrame(rows, JOURNAL_GAPS.ddl).coalesce(1)
             self._store.write(frame, JOURNAL_GAPS.name, run)
-            self._store.publish([JOURNAL_GAPS.name], run, {"job": "ingest", "counts": missing})
-        return missing
+            self._store.publish([JOURNAL_GAPS.name], run, {"job": "ingest", "counts": _missing_counts(rows)})
 
 
 def _check(landing: str, must_have: bool) -> None:
@@ -197,7 +217,7 @@ def _check(landing: str, must_have: bool) -> None:
         return
     if not Path(landing).is_dir():
         raise click.UsageError(f"{landing}: there is no such folder")
-    if must_have and not any(fnmatch(file.name, name) for file in Path(landing).rglob("*") for name in _ENDINGS):
+    if must_have and not any(file.name.endswith(ENDINGS) for file in Path(landing).rglob("*")):
         say(
             f"warning: {landing}: no closed segment of a journal is in it. Is it the gateway's journal.landing? "
             "A segment is closed after journal.segment_seconds."

@@ -146,14 +146,7 @@ class BatchWriter:
 
     def changed(self, listed: Iterable[LandedFile]) -> list[LandedFile]:
         """Those of ``listed`` that were damaged when read, if the file or this program has changed since."""
-        return [file for file in listed if self._is_changed(file)]
-
-    def _is_changed(self, file: LandedFile) -> bool:
-        before = self.known.damaged.get(file.url)
-        if before is None:
-            return False
-        now = file.size, file.modified_at, __version__
-        return before.reason == "missing_file" or (before.size, before.modified_at, before.code_version) != now
+        return [file for file in listed if self.known.is_changed(*file)]
 
     def _too_large(self, files: Iterable[LandedFile]) -> dict[str, FileReport]:
         large = (file.url for file in files if file.size > LARGEST_BYTES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 
 @cache
-def _least() -> tuple[int, ...]:
+def least_of_buckets() -> tuple[int, ...]:
     """The least integer of each bucket, up to 64 bits."""
     found: list[int] = []
     power, divisor = 1, 1
@@ -41,18 +42,27 @@ def bucket_of(value: Column) -> Column:
     # Rounding may put the logarithm on the wrong side of a bound, so integers decide.
     near = f.floor(f.ln(value.cast("double")) / f.lit(math.log(BASE))).cast("int")
     # As one literal: each item of a list would be a call to Java, and an expression to plan.
-    least = f.split(f.lit(",".join(map(str, _least()))), ",").cast("array<bigint>")
+    least = f.split(f.lit(",".join(map(str, least_of_buckets()))), ",").cast("array<bigint>")
     too_high = (value < f.get(least, near)).cast("int")
     too_low = (value >= f.get(least, near + 1)).cast("int")
     exact = near - f.coalesce(too_high, f.lit(0)) + f.coalesce(too_low, f.lit(0))
     return f.when(value > 0, exact).when(value <= 0, NOTHING).cast("int")
 
 
+@cache
+def middles() -> tuple[float, ...]:
+    """The value that represents each bucket, from :data:`NOTHING` on, with three decimals."""
+    exact = (Decimal(repr(BASE ** (bucket + 0.5))) for bucket in range(len(least_of_buckets())))
+    return 0.0, *(float(each.quantize(Decimal("0.001"), ROUND_HALF_UP)) for each in exact)
+
+
 def middle_of(bucket: Column) -> Column:
     """The value that represents a bucket."""
     from pyspark.sql import functions as f
 
-    return f.when(bucket == NOTHING, 0.0).otherwise(f.round(f.pow(f.lit(BASE), bucket + 0.5), 3))
+    # A table, because engines differ in the last digit of a power.
+    table = f.split(f.lit(",".join(map(repr, middles()))), ",").cast("array<double>")
+    return f.get(table, bucket - NOTHING)
 
 
 def percentiles(

@@ -25,8 +25,8 @@ OLDEST_MS = 1_000_000_000_000
 """September 2001: an earlier ``created_at`` is assumed to be in seconds and counts as unknown."""
 AHEAD_MS = 86_400_000
 """A ``created_at`` later than the event by more than this counts as unknown."""
-_ORDER = ("at", "node", "epoch", "seq")
-_HOP = ("at", "event", "queue", "broker", "attempts", "outcome", "node")
+ORDER = ("at", "node", "epoch", "seq")
+HOP = ("at", "event", "queue", "broker", "attempts", "outcome", "node")
 
 
 class Survey(NamedTuple):
@@ -88,13 +88,13 @@ def completed(journal: DataFrame) -> DataFrame:
 
     known, blank = _known(journal), without_created_at(journal)
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
-        "message_id", *_ORDER, f.col("created_at").alias("witness")
+        "message_id", *ORDER, f.col("created_at").alias("witness")
     )
     of_id = Window.partitionBy("message_id")
     before = f.last("witness", ignorenulls=True).over(
-        of_id.orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        of_id.orderBy(*ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    first = f.min_by("witness", f.when(f.col("witness").isNotNull(), f.struct(*_ORDER))).over(of_id)
+    first = f.min_by("witness", f.when(f.col("witness").isNotNull(), f.struct(*ORDER))).over(of_id)
     first_at = f.min(f.when(f.col("witness").isNull(), f.col("at"))).over(of_id)
     found = (
         blank.unionByName(witnesses, allowMissingColumns=True)
@@ -161,7 +161,7 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
         return f.count_if(event.isin(*names))
 
     # Structures are made before the exchange: an aggregate that made them would interpret an expression for each event.
-    made = {"hop": f.struct(*_HOP), "order": f.struct(*_ORDER)}
+    made = {"hop": f.struct(*HOP), "order": f.struct(*ORDER)}
     # Events of a message are combined where they are together. To combine them in each task before the exchange, too,
     # would cost more than it saves, because a message has few events. Spark sorts them by what they are grouped by: ids
     # often begin alike, and then their hashes are faster to compare.
@@ -202,7 +202,7 @@ def _with_home(with_message_dates: DataFrame) -> DataFrame:
     moves = (
         with_message_dates.where(_is_move())
         .groupBy("message_id")
-        .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*_ORDER), MAX_HOPS).alias("moves"))
+        .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*ORDER), MAX_HOPS).alias("moves"))
     )
     # The latest move comes first, so this follows the moves back to the first queue.
     back = f.aggregate(

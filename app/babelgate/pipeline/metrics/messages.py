@@ -15,6 +15,19 @@ MAX_MESSAGES = 1000
 """The most messages kept per trace; all are counted."""
 AGES_SECONDS = (0, 60, 600, 3_600, 21_600, 86_400, 604_800)
 """The lower bounds of the age classes."""
+MEMBERS = (
+    "message_id",
+    "queue",
+    "job",
+    "lang",
+    "created_at",
+    "accepted_at",
+    "first_delivered_at",
+    "ended_at",
+    "outcome",
+    "deliveries",
+)
+"""The members of a message in ``hops`` of a trace."""
 _LATENCY_KEYS = ("date", "grain", "at", "kind", *KEYS)
 
 
@@ -93,25 +106,13 @@ def traces(lifecycle: DataFrame) -> DataFrame:
 
     hop = f.col("hop")
     began: Column = f.coalesce("created_at", "accepted_at", "first_at")
-    members = (
-        "message_id",
-        "queue",
-        "job",
-        "lang",
-        "created_at",
-        "accepted_at",
-        "first_delivered_at",
-        "ended_at",
-        "outcome",
-        "deliveries",
-    )
     of_trace = (
         lifecycle.where("trace_id is not null")
         .select(
             "trace_id",
             "date",
             "at_least",
-            f.struct(began.alias("at"), *members).alias("hop"),
+            f.struct(began.alias("at"), *MEMBERS).alias("hop"),
             f.struct(began.alias("began"), "first_at", "message_id", "queue").alias("order"),
         )
         .repartition("trace_id")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
 from babelgate.pipeline.errors import JobFailed, require_spark
 from babelgate.pipeline.journal.reader import require_journal
 from babelgate.pipeline.report.figures import Figures, as_csv, as_json
 from babelgate.pipeline.spark.console import progress, summarize
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetStore, require
+
+if TYPE_CHECKING:
+    from babelgate.pipeline.report.load import FigureRows
 
 
 def report(
@@ -31,8 +37,8 @@ def report(
         require_spark("vl_convert")
     require_journal(root)
     require(root, "throughput", "run `babelgate pipeline metrics` first")
-    with launch.spark("report") as spark, progress(spark, "report"):
-        figures = load_figures(DatasetStore(spark, root), first, last, note)
+    with _rows(launch, root) as rows:
+        figures = load_figures(rows, first, last, note)
     content = forms[form](figures)
     try:
         _write(output, content)
@@ -49,6 +55,22 @@ def report(
     }
     summarize(launch.summary, {**facts, "seconds": round(time.monotonic() - began, 3)})
     click.echo(f"{output}: {figures.first_date} to {figures.last_date}, {len(content) / 1024:,.0f} KB")
+
+
+@contextmanager
+def _rows(launch: Launch, root: str) -> Iterator[FigureRows]:
+    from babelgate.pipeline.report.duckdb_rows import DATASETS, DuckDBRows
+    from babelgate.pipeline.report.spark_rows import SparkRows
+
+    reader = duckdb_reader(launch, root)
+    if reader is not None and is_small(
+        launch, reader, [url for name in DATASETS for url in reader.current_folders(name)]
+    ):
+        with opened(reader) as lake:
+            yield DuckDBRows(lake)
+    else:
+        with launch.spark("report") as spark, progress(spark, "report"):
+            yield SparkRows(DatasetStore(spark, root))
 
 
 def _write(output: Path, content: bytes) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from babelgate.pipeline.errors import JobFailed
-from babelgate.pipeline.journal.reader import read_missing
+from babelgate.pipeline.journal.reader import gaps, snapshot
 from babelgate.pipeline.metrics.dates import DAY_MS, midnight
-from babelgate.pipeline.metrics.histogram import percentiles
 from babelgate.pipeline.report.figures import (
     CheckedBodies,
     DeadLetterFigures,
@@ -20,12 +19,9 @@ from babelgate.pipeline.report.figures import (
     SchemaViolations,
     Violations,
 )
-from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.storage.datasets import DatasetReader
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-_COUNTS = (
+COUNTS = (
     "accepted",
     "delivered",
     "retried",
@@ -38,29 +34,67 @@ _COUNTS = (
     "redriven",
 )
 _KINDS = {"wait": "wait", "end_to_end": "e2e"}
-_DIMENSIONS = ("queue", "job", "lang", "broker")
-_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+DIMENSIONS = ("queue", "job", "lang", "broker")
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 Span = tuple[date, date]
 """The first and the last day, both included."""
 
 
+Unit = Literal["hour", "day"]
+Row = dict[str, Any]
+
+
+class FigureRows(Protocol):
+    """Reads the datasets of a report. ``span``: the days; ``unit``: of the trend, hours of minutes or days of days."""
+
+    @property
+    def reader(self) -> DatasetReader:
+        """The lake."""
+        ...
+
+    def extent(self, first: date | None, last: date | None) -> tuple[date, date, int] | None:
+        """The first and last day with events from ``first`` to ``last``, and the beginning of the last minute, Unix ms.
+
+        None without events.
+        """
+        ...
+
+    def counts(self, span: Span, unit: Unit) -> Iterable[Row]:
+        """By ``dimension`` (of :data:`DIMENSIONS`, trend or total) and ``name``: :data:`COUNTS` and ``at_least``."""
+        ...
+
+    def times(self, span: Span, unit: Unit) -> Iterable[Row]:
+        """By ``dimension``, ``name`` and ``kind`` of latency: p50, p95, p99 and max, in ms."""
+        ...
+
+    def reasons(self, span: Span, unit: Unit, column: str) -> Iterable[Row]:
+        """The counts ``n`` in a map of ``throughput``, by ``key`` and ``queue``."""
+        ...
+
+    def open(self, day: date) -> Iterable[Row]:
+        """The rows of the dataset ``open``."""
+        ...
+
+    def bodies(self, dataset: str) -> Iterable[Row]:
+        """The ``count`` of bodies in accepted by ``lang``, or in quarantined by ``lang`` and ``reason``."""
+        ...
+
+
 def load_figures(
-    store: DatasetStore, first: date | None = None, last: date | None = None, note: str | None = None
+    rows: FigureRows, first: date | None = None, last: date | None = None, note: str | None = None
 ) -> Figures:
     """The figures from ``first`` to ``last``, both included; None: no bound.
 
     Raises JobFailed if that time has no events.
     """
-    span, as_of = _span(store, first, last)
-    unit: Literal["hour", "day"] = "hour" if span[0] == span[1] else "day"
+    span, as_of = _span(rows, first, last)
     # Minutes are used for a single day only, because they have many more rows.
-    grain = "minute" if unit == "hour" else "day"
-    counted = _between(store.read("throughput").where(f"grain = '{grain}'"), span)
-    groups = _groups(counted, _between(store.read("latency_hist").where(f"grain = '{grain}'"), span), unit)
-    queues, jobs, languages, brokers = (_ranked(groups[each].values()) for each in _DIMENSIONS)
-    lost, in_holes = _missing(store, span)
-    checked, violations = _checked(store)
+    unit: Unit = "hour" if span[0] == span[1] else "day"
+    groups = _groups(rows, span, unit)
+    queues, jobs, languages, brokers = (_ranked(groups[each].values()) for each in DIMENSIONS)
+    lost, in_holes = _missing(rows.reader, span)
+    checked, violations = _checked(rows)
     return Figures(
         first_date=span[0].isoformat(),
         last_date=span[1].isoformat(),
@@ -75,11 +109,11 @@ def load_figures(
         jobs=jobs,
         languages=languages,
         brokers=brokers,
-        dead_letters=_dead_letters(counted),
-        open=_open(store, span),
+        dead_letters=_dead_letters(rows, span, unit),
+        open=_open(rows, span),
         checked=checked,
         violations=violations,
-        schema_violations=_schema_violations(store),
+        schema_violations=_schema_violations(rows.reader),
     )
 
 
@@ -91,25 +125,13 @@ def _nulls_last(name: str | None) -> tuple[bool, str]:
     return name is None, name or ""
 
 
-def _span(store: DatasetStore, first: date | None, last: date | None) -> tuple[Span, int]:
-    from pyspark.sql import functions as f
-
-    minutes = store.read("throughput").where("grain = 'minute'")
-    if first is not None:
-        minutes = minutes.where(f.col("date") >= first)
-    if last is not None:
-        minutes = minutes.where(f.col("date") <= last)
-    found = minutes.agg(f.min("date"), f.max("date"), f.max("at")).first()
-    if found is None or found[0] is None:
+def _span(rows: FigureRows, first: date | None, last: date | None) -> tuple[Span, int]:
+    found = rows.extent(first, last)
+    if found is None:
         when = f" from {first or 'the beginning'} to {last or 'the end'}" if first or last else ""
-        raise JobFailed(f"{store.root} has no events{when}: run `babelgate pipeline metrics` first, or take other days")
-    return (first or found[0], last or found[1]), found[2] + _MINUTE_MS - 1
-
-
-def _between(frame: DataFrame, span: Span) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    return frame.where(f.col("date").between(*span))
+        root = rows.reader.root
+        raise JobFailed(f"{root} has no events{when}: run `babelgate pipeline metrics` first, or take other days")
+    return (first or found[0], last or found[1]), found[2] + MINUTE_MS - 1
 
 
 def _names(span: Span, unit: str) -> list[str]:
@@ -118,21 +140,15 @@ def _names(span: Span, unit: str) -> list[str]:
     return [(span[0] + timedelta(days)).isoformat() for days in range((span[1] - span[0]).days + 1)]
 
 
-def _groups(counted: DataFrame, histogram: DataFrame, unit: str) -> Mapping[str, Mapping[str | None, Group]]:
+def _groups(rows: FigureRows, span: Span, unit: Unit) -> Mapping[str, Mapping[str | None, Group]]:
     """The groups by dimension and name; ``trend`` and ``total`` are dimensions too."""
-    from pyspark.sql import functions as f
-
-    sums = [f.sum(name).alias(name) for name in _COUNTS]
-    counts = _spread(counted, unit).groupBy("dimension", "name").agg(*sums, f.bool_or("at_least").alias("at_least"))
-    renamed = histogram.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"})
-    times = percentiles(_spread(renamed, unit), ["dimension", "name", "kind"])
     found: defaultdict[tuple[str, str | None], dict[str, Any]] = defaultdict(dict)
-    for row in counts.collect():
+    for row in rows.counts(span, unit):
         made = found[row["dimension"], row["name"]]
-        made |= {name: row[name] for name in (*_COUNTS, "at_least")}
+        made |= {name: row[name] for name in (*COUNTS, "at_least")}
         made["retry_rate"] = _rate(row["retried"], row["delivered"])
         made["dead_letter_rate"] = _rate(row["dead_lettered"], row["acked"] + row["dead_lettered"])
-    for row in times.collect():
+    for row in rows.times(span, unit):
         kind = _KINDS[row["kind"]]
         made = found[row["dimension"], row["name"]]
         made |= {f"{kind}_{name}_ms": row[name] for name in ("p50", "p95", "p99", "max")}
@@ -142,60 +158,38 @@ def _groups(counted: DataFrame, histogram: DataFrame, unit: str) -> Mapping[str,
     return groups
 
 
-def _spread(frame: DataFrame, unit: str) -> DataFrame:
-    """Repeats every row for each of its dimensions, as ``dimension`` and ``name``."""
-    from pyspark.sql import functions as f
-
-    day = f.date_from_unix_date(f.floor(f.col("at") / DAY_MS).cast("int")).cast("string")
-    hour = f.lpad(f.floor(f.pmod("at", f.lit(DAY_MS)) / _HOUR_MS).cast("string"), 2, "0")
-
-    def entry(dimension: str, name: Column) -> Column:
-        return f.struct(f.lit(dimension).alias("dimension"), name.cast("string").alias("name"))
-
-    entries = [entry(name, f.col(name)) for name in _DIMENSIONS]
-    entries += [entry("trend", f.concat_ws("T", day, hour) if unit == "hour" else day), entry("total", f.lit(None))]
-    return frame.select("*", f.inline(f.array(*entries)))
-
-
 def _rate(part: int, of: int) -> float | None:
     return part / of if of else None
 
 
-def _missing(store: DatasetStore, span: Span) -> tuple[int, int]:
+def _missing(reader: DatasetReader, span: Span) -> tuple[int, int]:
     first = midnight(span[0])
     end = midnight(span[1]) + DAY_MS
     counts = {"lost": 0, "hole": 0}
-    for row in read_missing(store.spark, store.root).where("kind in ('lost', 'hole')").collect():
-        begins_before = row["from_at"] is None or row["from_at"] < end
-        if begins_before and (row["to_at"] is None or row["to_at"] >= first):
-            counts[row["kind"]] += row["missing"] or 0
+    for kind, *_, missing, from_at, to_at in gaps(snapshot(reader).known()):
+        begins_before = from_at is None or from_at < end
+        if kind in counts and begins_before and (to_at is None or to_at >= first):
+            counts[kind] += missing or 0
     return counts["lost"], counts["hole"]
 
 
-def _dead_letters(counted: DataFrame) -> Sequence[DeadLetterFigures]:
-    from pyspark.sql import functions as f
-
+def _dead_letters(rows: FigureRows, span: Span, unit: Unit) -> Sequence[DeadLetterFigures]:
     found = [
         DeadLetterFigures(prefix + row["key"], row["queue"], row["n"])
         for column, prefix in (("dead_lettered_by", ""), ("poison_by", "poison: "))
-        for row in counted.select("queue", f.explode(column))
+        for row in rows.reasons(span, unit, column)
         # ``poison_by`` has the codes of these.
-        .where(f.lit(column != "dead_lettered_by") | (f.col("key") != "poison"))
-        .groupBy("key", "queue")
-        .agg(f.sum("value").alias("n"))
-        .collect()
+        if column != "dead_lettered_by" or row["key"] != "poison"
     ]
     return sorted(found, key=lambda each: (-each.count, each.reason, _nulls_last(each.queue)))
 
 
-def _open(store: DatasetStore, span: Span) -> Sequence[OpenMessages] | None:
+def _open(source: FigureRows, span: Span) -> Sequence[OpenMessages] | None:
     """The open messages as of the end of the last day; None if no run has measured them."""
-    from pyspark.sql import functions as f
-
-    rows = store.read("open").where(f.col("date") == f.lit(span[1])).collect()
+    rows = list(source.open(span[1]))
     if not rows:
         # A day without open messages has no rows, but the manifest names the day of the last run.
-        as_of = (store.manifest("open") or {}).get("as_of")
+        as_of = (source.reader.manifest("open") or {}).get("as_of")
         if as_of is None or not midnight(span[1]) <= as_of < midnight(span[1]) + DAY_MS:
             return None
     found = [
@@ -212,12 +206,11 @@ def _open(store: DatasetStore, span: Span) -> Sequence[OpenMessages] | None:
     return sorted(found, key=lambda each: (-each.from_seconds, _nulls_last(each.queue), each.state))
 
 
-def _checked(store: DatasetStore) -> tuple[Sequence[CheckedBodies] | None, Sequence[Violations] | None]:
-    if store.current("accepted") is None:
+def _checked(rows: FigureRows) -> tuple[Sequence[CheckedBodies] | None, Sequence[Violations] | None]:
+    if rows.reader.current("accepted") is None:
         return None, None
-    fine = {row["lang"]: row["count"] for row in store.read("accepted").groupBy("lang").count().collect()}
-    broken = store.read("quarantined").groupBy("lang", "reason").count().collect()
-    violations = [Violations(row["lang"], row["reason"], row["count"]) for row in broken]
+    fine = {row["lang"]: row["count"] for row in rows.bodies("accepted")}
+    violations = [Violations(row["lang"], row["reason"], row["count"]) for row in rows.bodies("quarantined")]
     bad: defaultdict[str | None, int] = defaultdict(int)
     for each in violations:
         bad[each.lang] += each.count
@@ -228,7 +221,7 @@ def _checked(store: DatasetStore) -> tuple[Sequence[CheckedBodies] | None, Seque
     )
 
 
-def _schema_violations(store: DatasetStore) -> Sequence[SchemaViolations] | None:
+def _schema_violations(reader: DatasetReader) -> Sequence[SchemaViolations] | None:
     """Those of the last ``validate``, as its manifest has them; None if it checked no schemas."""
-    found = (store.manifest("quarantined") or {}).get("counts", {}).get("violations")
+    found = (reader.manifest("quarantined") or {}).get("counts", {}).get("violations")
     return None if found is None else [SchemaViolations(**each) for each in found]

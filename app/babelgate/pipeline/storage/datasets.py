@@ -105,7 +105,10 @@ def _read_bytes(url: str) -> bytes:
 
 
 class DatasetReader:
-    """The runs and manifests of the datasets below ``root``. Needs no Spark, unless ``files`` does."""
+    """The runs and manifests of the datasets below ``root``. Needs no Spark, unless ``files`` does.
+
+    Writers write the files of a run, then call ``publish``. Until then readers see the former run.
+    """
 
     files: Files | ArrowFiles
 
@@ -139,6 +142,16 @@ class DatasetReader:
         run = run or self.current(dataset)
         content = None if run is None else self.files.read(f"{self.folder(dataset, run)}/{_MANIFEST}")
         return None if content is None else dict(json.loads(content))
+
+    def current_folders(self, dataset: str) -> list[str]:
+        """The URLs of the folders with the rows of the current run. Raises JobFailed without one."""
+        run = self.current(dataset)
+        if run is None:
+            raise JobFailed(f"{self.root} has no dataset {dataset}")
+        parts = ((self.manifest(dataset, run) or {}).get("parts") or {}).get(dataset)
+        if parts is None:
+            return [self.folder(dataset, run)]
+        return [f"{self.folder(dataset, by)}/date={day}" for day, by in sorted(parts.items())]
 
     def runs(self, dataset: str) -> list[str]:
         """The ids of all complete runs, in any order."""
@@ -187,8 +200,8 @@ class DatasetReader:
 class DatasetStore(DatasetReader):
     """Reads and writes the datasets below ``root``, on any file system that Spark supports.
 
-    Writers call ``write`` or ``write_by``, then ``publish``. Until then readers see the former run. If two writers
-    write the same run at once, one of them fails.
+    Writers call ``write`` or ``write_by``, then ``publish``. If two writers write the same run at once, one of them
+    fails.
     """
 
     files: Files

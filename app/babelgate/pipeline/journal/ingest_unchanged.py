@@ -1,0 +1,69 @@
+"""Recognises, without Spark, that ``ingest`` has nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from babelgate.pipeline.journal.commits import IngestedState
+from babelgate.pipeline.journal.ingest_batch import LandedFile
+from babelgate.pipeline.journal.reader import gaps, remove_leftover_batches, snapshot
+from babelgate.pipeline.storage.arrow_files import ArrowFiles
+from babelgate.pipeline.storage.datasets import DatasetReader, run_id, unchanged
+from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
+
+ENDINGS = ".ndjson", ".ndjson.gz", ".ndjson.zst"
+"""The endings of the names of segments."""
+
+
+def ingested_already(landing: str, root: str) -> IngestedState | None:
+    """What the journal below ``root`` has, if that is all that has landed in ``landing``. None otherwise, or unless
+    both are local folders; Spark then decides.
+
+    Removes leftovers of killed attempts. Raises JobFailed if another ingest is at work.
+    """
+    try:
+        reader, landed = DatasetReader.without_spark(root), ArrowFiles(landing)
+    except (OSError, ValueError):
+        return None
+    if not (reader.files.is_local and landed.is_local) or reader.current(JOURNAL_GAPS.name) is None:
+        return None
+    with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
+        journal = snapshot(reader)
+        known = journal.known()
+        if unchanged(reader.root, [JOURNAL_GAPS.name], run_id("gaps", list(gaps(known)), {})) is None:
+            return None
+        try:
+            if not all(_is_done(known, file) for file in _landed(landed)) or _any_damaged_is_changed(known):
+                return None
+        except OSError:
+            return None
+        remove_leftover_batches(reader, journal)
+        return known
+
+
+def _landed(files: ArrowFiles) -> Iterator[LandedFile]:
+    """Yields the segments below the root of ``files`` that Spark would list, as it spells them."""
+    for each in files.walk(files.root):
+        inner = each.url.removeprefix(files.root).split("/")
+        is_hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in inner)
+        if each.url.endswith(ENDINGS) and each.size and not is_hidden:
+            yield LandedFile(f"file:{each.url}", each.size, each.modified_at)
+
+
+def _is_done(known: IngestedState, file: LandedFile) -> bool:
+    return known.has(file.url) or (file.url in known.damaged and not known.is_changed(*file))
+
+
+def _any_damaged_is_changed(known: IngestedState) -> bool:
+    """Whether a damaged file has changed, wherever it is. One that is gone has not; one elsewhere may have."""
+    for url in known.damaged:
+        if not url.startswith("file:/"):
+            return True
+        path = Path(url.removeprefix("file:"))
+        if path.exists():
+            status = path.stat()
+            if known.is_changed(url, status.st_size, status.st_mtime_ns // 1_000_000):
+                return True
+    return False
