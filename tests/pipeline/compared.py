@@ -46,7 +46,8 @@ def check(made, rows, spans, as_of):
         life["hops"] = [tuple(hop.values()) for hop in life["hops"]]
     assert found == lived
     check_latency(made["latency_hist"], made["latency"], oracle.latencies(lived))
-    still = table("open", made["open"], ("queue", "state", "from_seconds", "below_seconds"))
+    at_that_time = [each for each in made["open"] if each["as_of"] == as_of]
+    still = table("open", at_that_time, ("queue", "state", "from_seconds", "below_seconds"))
     assert {key: each["n"] for key, each in still.items()} == oracle.still_open(rows, as_of)
     told = table("traces", made["traces"], ("trace_id",))
     for trace in told.values():

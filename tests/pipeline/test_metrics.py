@@ -11,9 +11,9 @@ from babelgate.pipeline.metrics import lifecycles
 from babelgate.pipeline.metrics.dates import days_before
 from babelgate.pipeline.metrics.stages import DATASETS
 from tests.pipeline import oracle
+from tests.pipeline.compared import check
 from tests.pipeline.histories import DAY, START, Days, frame, land, row
 from tests.pipeline.ingested import Run
-from tests.pipeline.test_metrics_numbers import check
 
 FACTS = {"job": "urn:j", "lang": "go", "trace_id": "late", "message_id": "late", "created_at": START + 5, "bytes": 7}
 
@@ -24,7 +24,7 @@ def run(spark, tmp_path):
 
 
 def measured(run):
-    return {name: run.store.read(name) for name in DATASETS}
+    return {name: [each.asDict(recursive=True) for each in run.store.read(name).collect()] for name in DATASETS}
 
 
 def runs_of(run, dataset):
