@@ -12,7 +12,7 @@ ROWS = (
     ("duckdb_engine",),
     ("validate", "journal"),
     ("metrics", "send"),
-    ("report", "find", "source", "tables"),
+    ("report", "find", "source", "tables", "erase"),
     ("cli",),
 )
 
