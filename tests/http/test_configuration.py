@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 
 import pytest
 import yaml
 
+from babelgate.clock import now_ms
 from babelgate.config.origin import Origin
 from babelgate.config.settings import load
 from babelgate.server.reload import Reload
+from tests.harness import issuer as issuers
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem
@@ -177,3 +180,37 @@ async def test_an_edit_during_the_start_is_seen_by_the_watch(running):
         assert watching.loaded.changed == ["default.max_attempts"]
     finally:
         await watching.close()
+
+
+async def test_issuers_come_change_and_go(running, connect):
+    with issuers.running() as issuer:
+        boss = await running.start()
+        token = issuer.token(groups=["shop"])
+        headers = {"authorization": f"Bearer {token}"}
+        client = await connect(running.app)
+
+        async def load(*sections):
+            running.edit(auth={**running.auth, "issuers": list(sections)})
+            (await boss.post("/config:reload")).raise_for_status()
+
+        async def publish():
+            return await client.post("/queues/mails/messages", json={"job": "x", "data": {}}, headers=headers)
+
+        def section(right, **more):
+            rights = [{"claim": "groups", "value": "shop", "grant": {"mails": [right]}}]
+            return {"issuer": issuer.url, "audience": issuers.AUDIENCE, "rights": rights, **more}
+
+        problem(await publish(), 401, "unauthenticated")
+        await load(section("send"))
+        assert (await publish()).status_code == 201
+        caller = running.app.live.auth.callers[hashlib.sha256(token.encode()).hexdigest()]
+        running.edit(default={"broker": "local", "max_attempts": 9})
+        await load(section("send"))
+        assert not caller.has_ended(now_ms()), "the issuer is as before"
+        await load(section("listen"))
+        assert caller.has_ended(now_ms())
+        problem(await publish(), 403, "forbidden")
+        await load(section("send"))
+        assert (await publish()).status_code == 201
+        await load()
+        problem(await publish(), 401, "unauthenticated")

@@ -24,6 +24,7 @@ _IS_APPLIED: Mapping[tuple[str, ...], bool] = {
     ("auth", "*"): False,
     ("auth", "tokens"): True,
     ("auth", "certificates"): True,
+    ("auth", "issuers"): True,
     ("body_keys",): True,
     ("rate_limits",): True,
     ("rate_limits", "store"): False,

@@ -20,6 +20,7 @@ from babelgate.identities.terms import Holders
 from babelgate.identities.tokens import check_claims, check_header, is_signed_token, parse
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
+from babelgate.runtime.background import BackgroundTasks
 from babelgate.runtime.cache import Cache
 
 MAX_IDENTITIES = 10_000
@@ -61,20 +62,52 @@ class Identities:
         clock: Clock,
         max_identities: int = MAX_IDENTITIES,
     ) -> None:
-        self.issuers: Mapping[str, Issuer] = {each.terms.issuer: each for each in issuers}
-        self._holders = {name: Holders(each.terms) for name, each in self.issuers.items()}
+        self.issuers: Mapping[str, Issuer] = {}
+        self._holders: Mapping[str, Holders] = {}
         self._callers = callers
         self._clock = clock
         self._max_identities = max_identities
-        self._by_terms = {each.terms.digest: each for each in issuers}
+        self._by_terms: Mapping[bytes, Issuer] = {}
         self._kept: OrderedDict[str, tuple[Caller, _Ticket]] = OrderedDict()
         """Those of ``callers`` that were put there here, the oldest first."""
         self._of_keys: dict[tuple[str, str], WeakSet[Caller]] = {}
         """By issuer and key, also the callers that were forgotten and still have a stream."""
         self._refused: Cache[str, str] = Cache(_REFUSED_BYTES, _REFUSED_ENTRY_BYTES)
         self._purging: asyncio.Task[None] | None = None
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
+        self._use(issuers)
+
+    def _use(self, issuers: Sequence[Issuer]) -> None:
+        self.issuers = {each.terms.issuer: each for each in issuers}
+        self._holders = {name: Holders(each.terms) for name, each in self.issuers.items()}
+        self._by_terms = {each.terms.digest: each for each in issuers}
         for issuer in issuers:
             issuer.replaced = self._revoke
+
+    def configure(self, issuers: Sequence[Issuer]) -> None:
+        """Accept the tokens of ``issuers``, which are not started, from now on. One that is like before stays.
+
+        The tokens of one that is gone are refused, and what their callers have under way ends. So it does for one with
+        other terms, whose tokens are verified anew with their next request.
+        """
+        before = self.issuers
+        used = []
+        for each in issuers:
+            old = before.get(each.terms.issuer)
+            if old is not None and old.is_like(each):
+                used.append(old)
+                continue
+            if old is not None:
+                each.adopt(old)
+            each.start()
+            used.append(each)
+        self._use(used)
+        for name, old in before.items():
+            if self.issuers.get(name) is not old:
+                self._revoke(name, frozenset())
+                self._closing.start(old.close())
+        # What was refused may be valid by other terms.
+        self._refused.clear()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -90,7 +123,7 @@ class Identities:
         if self._purging is not None:
             self._purging.cancel()
             await asyncio.gather(self._purging, return_exceptions=True)
-        await asyncio.gather(*(issuer.close() for issuer in self.issuers.values()))
+        await asyncio.gather(*(issuer.close() for issuer in self.issuers.values()), *self._closing)
 
     async def learn(self, token: bytes, *, may_wait: bool = True) -> None:
         """Verify ``token``, unless its caller is known already, and remember its caller.
@@ -102,7 +135,7 @@ class Identities:
         known = self._callers.get(digest)
         if known is not None and not known.has_ended(self._clock()):
             return
-        if not is_signed_token(token):
+        if not self.issuers or not is_signed_token(token):
             raise Unauthenticated
         if (reason := self._refused.get(digest)) is not None:
             raise InvalidToken(reason)
@@ -126,6 +159,9 @@ class Identities:
         # Before the signature, which costs ten times as much.
         ends_at = check_claims(parsed.claims, terms.audience, terms.leeway_seconds, now)
         key = await issuer.key(kid, algorithm, may_wait=may_wait)
+        if self.issuers.get(terms.issuer) is not issuer:
+            # The configuration was loaded again meanwhile.
+            raise InvalidToken("The issuer of the token has changed.", is_final=False)
         if not key.verify(token):
             issuer.read_soon()
             raise InvalidToken("The signature of the token is not valid.")

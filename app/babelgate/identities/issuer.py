@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.identities.fetching import FetchFailed
@@ -39,8 +39,16 @@ Replaced = Callable[[str, frozenset[str]], None]
 class Issuer:
     """``failure``: why the keys could not be read the last time; None if they were."""
 
-    def __init__(self, terms: IssuerTerms, fetch: Fetch, least_pause_seconds: float = LEAST_PAUSE_SECONDS) -> None:
+    def __init__(
+        self,
+        terms: IssuerTerms,
+        fetch: Fetch,
+        least_pause_seconds: float = LEAST_PAUSE_SECONDS,
+        source: Hashable = None,
+    ) -> None:
+        """``source``: from where ``fetch`` reads."""
         self.terms = terms
+        self.source = source
         self.failure: str | None = None
         self.replaced: Replaced = lambda issuer, ids: None
         self._fetch = fetch
@@ -53,6 +61,20 @@ class Issuer:
         """Loop time of the next read while reads fail."""
         self._backoff = Backoff(_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
         self._task: asyncio.Task[None] | None = None
+
+    def is_like(self, other: Issuer) -> bool:
+        """Whether both verify the same tokens, by keys of the same source, and grant the same."""
+        return (self.terms.digest, self.terms.refresh_seconds, self.source) == (
+            other.terms.digest,
+            other.terms.refresh_seconds,
+            other.source,
+        )
+
+    def adopt(self, before: Issuer) -> None:
+        """Know the keys that ``before`` has read, if they are from the same source: an issuer that is down now stays
+        usable."""
+        if self.source == before.source and self.terms.algorithms == before.terms.algorithms:
+            self._keys = before._keys
 
     def start(self) -> None:
         """Begin to read the keys; needs a running event loop."""

@@ -35,7 +35,7 @@ from babelgate.tokens.tokens import Tokens
 
 
 def make_auth(settings: Settings, clock: Clock = now_ms) -> tuple[Auth, Identities | None]:
-    """Who may call, and what verifies the tokens of issuers, where some are configured."""
+    """Who may call, and what verifies the tokens of issuers, where credentials are configured."""
     # The configured address is a name of this service as well, unless it stands for all addresses.
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
@@ -43,9 +43,9 @@ def make_auth(settings: Settings, clock: Clock = now_ms) -> tuple[Auth, Identiti
         return Auth(hosts=hosts, open_readyz=settings.open_readyz, clock=clock), None
     callers = {token.sha256.lower(): _caller(token) for token in settings.auth.tokens}
     issuers = [_issuer(section) for section in settings.auth.issuers]
-    identities = Identities(issuers, callers, clock) if issuers else None
-    # Also without rules, because the configuration may get some while this serves.
+    # Both also without issuers and rules, because the configuration may get some while this serves.
     certificates = None if settings.tls_client_ca is None else Certificates(certificate_rules(settings), clock)
+    identities = Identities(issuers, callers, clock)
     return Auth(callers, hosts, settings.open_readyz, clock, identities, certificates), identities
 
 
@@ -76,7 +76,8 @@ def _issuer(section: IssuerSettings) -> Issuer:
         refresh_seconds=section.refresh_seconds,
     )
     documents = Documents(section.issuer, section.jwks_url, section.ca_file, section.bearer_file)
-    return Issuer(terms, documents.keys)
+    source = (section.jwks_url, section.ca_file, section.bearer_file)
+    return Issuer(terms, documents.keys, source=source)
 
 
 def _rights_rule(section: GrantSettings) -> RightsRule:

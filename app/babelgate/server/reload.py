@@ -48,6 +48,8 @@ from babelgate.gateway.switching import (
 )
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.cors import CorsRules
+from babelgate.identities.identities import Identities
+from babelgate.identities.issuer import Issuer
 from babelgate.observe.logs import get_logger
 from babelgate.push.addresses import AddressGuard
 from babelgate.push.targets import PushTarget
@@ -76,6 +78,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     opened: Sequence[Binding]
     down: Mapping[str, BrokerError]
     callers: Mapping[str, Caller] | None
+    issuers: Sequence[Issuer]
     cors: CorsRules | None
     accepting: AcceptedBodies | None
     targets: Mapping[str, PushTarget]
@@ -238,7 +241,7 @@ class Reload:
         bindings: dict[str, Binding] = {name: known.get(name, made) for name, made in fresh.items()}
         routes = router(settings, bindings)
         check_moves(gateway.router, routes)
-        auth, _ = make_auth(settings, live.clock)
+        auth, identities = make_auth(settings, live.clock)
         limits = rate_limits(settings, gateway.router, bindings)
         await self._open_port(routes, limits)
         added = [binding for name, binding in bindings.items() if name not in known]
@@ -254,6 +257,7 @@ class Reload:
                 schemas=schemas,
             ),
             callers=auth.callers,
+            issuers=() if identities is None else list(identities.issuers.values()),
             cors=cors_rules(settings, gateway.router),
             accepting=accepted_bodies(settings, gateway.router),
             targets=push_targets(settings),
@@ -323,6 +327,8 @@ class Reload:
                 known.become(caller)
             else:
                 callers[sha256] = caller
+        if isinstance(self._live.auth.signed, Identities):
+            self._live.auth.signed.configure(new.issuers)
         if self._live.auth.certificates is not None:
             self._live.auth.certificates.use(certificate_rules(new.settings))
         if self._live.tokens is not None:

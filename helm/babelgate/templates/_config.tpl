@@ -83,7 +83,7 @@ with other options, is not in it, because a broker that is added or removed is a
 {{- end -}}
 {{- $config = omit $config "brokers" -}}
 {{- if kindIs "map" $config.auth -}}
-{{- $_ := set $config "auth" (omit $config.auth "tokens" "certificates") -}}
+{{- $_ := set $config "auth" (omit $config.auth "tokens" "certificates" "issuers") -}}
 {{- end -}}
 {{- $_ := set $config "rate_limits" (pick ($config.rate_limits | default dict) "store") -}}
 {{- end -}}
