@@ -27,8 +27,9 @@ WAIT_SECONDS = 30
 class Reloaded:
     """A gateway whose configuration file is changed while it runs."""
 
-    def __init__(self, process: GatewayProcess) -> None:
+    def __init__(self, process: GatewayProcess, workers: int = 1) -> None:
         self.process = process
+        self._workers = workers
         self.file = process.directory / "babelgate.yaml"
 
     def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
@@ -37,15 +38,15 @@ class Reloaded:
         change(settings)
         self.file.write_text(yaml.safe_dump(settings))
 
-    def hang_up(self, says: str) -> None:
-        """Send SIGHUP, and wait for one more line in the log that ``says`` this."""
+    def hang_up(self, says: str, lines: int = 1) -> None:
+        """Send SIGHUP, and wait for so many more lines in the log that ``says`` this."""
         before = self.process.log_text().count(says)
         os.kill(self.process.pid, signal.SIGHUP)
-        wait_for(lambda: self.process.log_text().count(says) > before)
+        wait_for(lambda: self.process.log_text().count(says) >= before + lines)
 
     def load(self, change: Callable[[dict[str, Any]], object]) -> None:
         self.edit(change)
-        self.hang_up("configuration loaded")
+        self.hang_up("configuration loaded", self._workers)
 
     def refuse(self, change: Callable[[dict[str, Any]], object]) -> str:
         """The log since a change that is refused."""

@@ -119,11 +119,13 @@ class Load:
                 assert event.get("event") != "problem", event
 
 
-def test_reloads_under_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_reloads_under_load(tmp_path: Path, workers: int) -> None:
     brokers = {name: sqlite(tmp_path, name) for name in ("one", "two")}
-    process = GatewayProcess(tmp_path, {"brokers": brokers, "default": {"broker": "one", "max_attempts": 1000}})
+    default = {"broker": "one", "max_attempts": 1000}
+    process = GatewayProcess(tmp_path, {"brokers": brokers, "default": default, "workers": workers})
     try:
-        gateway = Reloaded(process.start())
+        gateway = Reloaded(process.start(), workers)
         load = Load(process)
         load.start()
         wait_for(lambda: len(load.acked) > 20)

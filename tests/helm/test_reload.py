@@ -34,6 +34,7 @@ def rendered(change: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
         {"rate_limits": {"identity": {"requests_per_second": 5}}},
         {"cors": {"origins": ["https://a.example"]}},
         {"log_level": "debug"},
+        {"limits": {"max_message_bytes": 10_000}},
     ],
 )
 def test_what_a_reload_applies_starts_no_pod(change: dict[str, Any]) -> None:
@@ -47,7 +48,7 @@ def test_what_a_reload_applies_starts_no_pod(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"limits": {"max_message_bytes": 1000}},
+        {"access_log": True},
         {"journal": {"landing": "s3://lake/landing"}},
         {"auth": {"made_tokens": {"enabled": False}}},
         {"rate_limits": {"store": "one"}},

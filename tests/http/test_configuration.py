@@ -190,7 +190,7 @@ async def test_issuers_come_change_and_go(running, connect):
         client = await connect(running.app)
 
         async def load(*sections):
-            running.edit(auth={**running.auth, "issuers": list(sections)})
+            running.edit(auth={**running.auth, **({"issuers": list(sections)} if sections else {})})
             (await boss.post("/config:reload")).raise_for_status()
 
         async def publish():
@@ -214,3 +214,31 @@ async def test_issuers_come_change_and_go(running, connect):
         assert (await publish()).status_code == 201
         await load()
         problem(await publish(), 401, "unauthenticated")
+
+
+async def test_limits_count_at_once(running):
+    boss = await running.start()
+
+    async def publish(size=0, depth=0):
+        data = {"text": "x" * size}
+        for _ in range(depth):
+            data = {"deeper": data}
+        return await boss.post("/queues/mails/messages", json={"job": "x", "data": data})
+
+    async def load(**limits):
+        running.edit(limits=limits)
+        (await boss.post("/config:reload")).raise_for_status()
+
+    running.auth["tokens"][0]["rights"] = {"*": ["manage", "send"]}
+    running.edit(auth=running.auth)
+    await load()
+    assert (await publish(size=20_000)).status_code == 201
+    await load(max_message_bytes=10_000)
+    problem(await publish(size=20_000), 413, "body_too_large")
+    await load()
+    assert (await publish(size=20_000, depth=20)).status_code == 201
+    await load(max_depth=10)
+    problem(await publish(depth=20), 422, "too_deep")
+    assert (await publish(depth=2)).status_code == 201
+    await load(max_publishes_in_flight=7)
+    assert running.app.gateway.admission._publishes.limit == 7

@@ -26,6 +26,7 @@ _IS_APPLIED: Mapping[tuple[str, ...], bool] = {
     ("auth", "certificates"): True,
     ("auth", "issuers"): True,
     ("body_keys",): True,
+    ("limits",): True,
     ("rate_limits",): True,
     ("rate_limits", "store"): False,
     ("schemas",): True,

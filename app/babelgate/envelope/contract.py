@@ -52,6 +52,11 @@ class Limits:
         if not 3 <= self.max_depth <= _MAX_DEPTH:
             raise ValueError(f"max_depth must be between 3 and {_MAX_DEPTH}")
 
+    def adopt(self, other: Limits) -> None:
+        """Have the values of ``other`` from now on, for all who hold this."""
+        for name in ("max_message_bytes", "max_depth"):
+            object.__setattr__(self, name, getattr(other, name))
+
 
 # Structs for types created for every message: a frozen dataclass takes ten times as long to create.
 class Envelope(Struct, frozen=True):

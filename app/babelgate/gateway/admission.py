@@ -150,8 +150,21 @@ class Admission:
     def share_among(self, brokers: int) -> None:
         """Share the bounds among so many brokers from now on."""
         self._brokers = min(brokers, 2)
-        for pool in (self._publishes, self._publish_bytes, self._other_bytes, self._receives, self._unread_bytes):
+        bounds = self._bounds
+        for pool, limit in (
+            (self._publishes, bounds.max_publishes_in_flight),
+            (self._publish_bytes, bounds.max_publish_bytes_in_flight),
+            (self._other_bytes, bounds.max_other_bytes_in_flight),
+            (self._receives, bounds.max_receives_in_flight),
+            (self._unread_bytes, bounds.max_unread_bytes_in_flight),
+        ):
+            pool.limit = limit
             pool.share_among(brokers)
+
+    def configure(self, bounds: Bounds, brokers: int) -> None:
+        """Have these bounds, shared among so many brokers, from now on. What is in flight beyond them goes on."""
+        self._bounds = bounds
+        self.share_among(brokers)
 
     def publish(self, broker: str, size: int) -> Permit:
         """A permit for a publish with a body of ``size`` bytes, as far as the size is known. Raises Overloaded."""

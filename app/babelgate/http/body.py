@@ -46,6 +46,11 @@ class RequestLimits:
         """One envelope with the members of its entry."""
         return self.max_message_bytes + ENTRY_ALLOWANCE
 
+    def adopt(self, other: RequestLimits) -> None:
+        """Have the values of ``other`` from now on, for all who hold this. Bodies that are being read keep theirs."""
+        for name in ("max_message_bytes", "max_request_bytes", "max_stream_bytes", "max_stream_lines"):
+            object.__setattr__(self, name, getattr(other, name))
+
 
 def arrived(exchange: Exchange, limit: int, permit: Permit) -> bytes | None:
     """The whole body, if it has arrived with its head; else None, and :func:`read` must be used.

@@ -69,11 +69,10 @@ class Publishing:
     def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
         self._gateway = gateway
         self._limits = limits
-        self._max_entry_bytes = limits.max_entry_bytes
 
     async def one(self, exchange: Exchange) -> None:
         """Publish one message; 201 when it is durable. A batch of events is published like any other batch."""
-        query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
+        query, headers, most = exchange.scope["query_string"], exchange.headers, self._limits.max_entry_bytes
         conversion: Conversion | None = None
         page = exchange.caller.page
         accepted = exchange.accepted

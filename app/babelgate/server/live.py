@@ -9,6 +9,7 @@ from babelgate.cluster.worker_metrics import Workers
 from babelgate.gateway.gateway import Gateway
 from babelgate.http.api import Api
 from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
 from babelgate.http.direct import DirectEndpoints
 from babelgate.observe.audit.trail import Audit
 from babelgate.observe.metrics.recorder import Metrics
@@ -37,3 +38,4 @@ class LiveParts(Struct, frozen=True):
     port: PeerPort
     has_port: bool
     workers: Workers | None
+    limits: RequestLimits

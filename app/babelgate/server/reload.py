@@ -60,6 +60,7 @@ from babelgate.server.bindings import connect_brokers, encrypting
 from babelgate.server.checks import check_settings
 from babelgate.server.job_schemas import job_schemas
 from babelgate.server.lifecycle import STARTING, STOPPING, ignore_reload
+from babelgate.server.limits import bounds, envelope_limits, request_limits
 from babelgate.server.live import LiveParts
 from babelgate.server.wiring import push_targets, router
 from babelgate.server.worker_group import APART, WorkerGroup
@@ -297,8 +298,11 @@ class Reload:
         )
         encrypting(new.settings, new.parts.bindings)
         warn_of_unused(live.gateway.router, new.parts.router, new.unlisted)
+        live.limits.adopt(request_limits(new.settings))
+        live.gateway.limits.adopt(envelope_limits(new.settings))
         limits = live.gateway.rate_limits
         switched = switch(live.gateway, new.parts, new.queues, new.down)
+        live.gateway.admission.configure(bounds(new.settings), len(live.gateway.bindings))
         if limits is not None and live.gateway.rate_limits is None:
             self._tasks.start(limits.close())
         live.api.cors = live.shedder.cors = new.cors

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -36,10 +35,9 @@ from babelgate.config.token_keys import token_keys
 from babelgate.console.frame import ConsoleFrame
 from babelgate.console.sessions import Sessions
 from babelgate.console.site import Console
-from babelgate.envelope import Limits
 from babelgate.errors import ConfigError
 from babelgate.gateway.ack_tokens import TokenSealer
-from babelgate.gateway.admission import Admission, Bounds
+from babelgate.gateway.admission import Admission
 from babelgate.gateway.forwarding import Forwarder
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.gauges import Gauges
@@ -76,6 +74,7 @@ from babelgate.server.application import App, Part
 from babelgate.server.auditing import loaded_at_start, make_audit
 from babelgate.server.bindings import body_cipher, connect_brokers
 from babelgate.server.job_schemas import SchemaRefresh, job_schemas
+from babelgate.server.limits import bounds, envelope_limits, request_limits
 from babelgate.server.live import LiveParts
 from babelgate.server.overload import Pacer, Shedder
 from babelgate.server.peer_port import PeerPort
@@ -132,7 +131,7 @@ def build_gateway(
 ) -> Gateway:
     """Build the gateway without starting it. Creates the token key when there is none. Raises ConfigError."""
     bindings = connect_brokers(settings, clock)
-    limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
+    limits = envelope_limits(settings)
     routes = router(settings, bindings)
     return Gateway(
         bindings,
@@ -143,7 +142,7 @@ def build_gateway(
         limits=limits,
         clock=clock,
         observe=observe,
-        admission=Admission(_bounds(settings), len(bindings)),
+        admission=Admission(bounds(settings), len(bindings)),
         forwarder=forwarder,
         tracing=tracing,
         idempotency=key_policy(settings, bindings),
@@ -191,12 +190,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         journaled.protect(lambda queue: protection_of(gateway.router, queue))
     told = AllPeers(signer, directory, places, EXCHANGE_SECONDS, "pauses")
     gateway.pauses.peers = Exchanging(gateway.incarnation, told, PAUSES_PATH, decode_pauses)
-    limits = RequestLimits(
-        max_message_bytes=settings.limits.max_message_bytes,
-        max_request_bytes=settings.limits.max_request_bytes,
-        max_stream_bytes=settings.limits.max_stream_bytes,
-        max_stream_lines=settings.limits.max_stream_lines,
-    )
+    limits = request_limits(settings)
     audit = make_audit(settings, clock)
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
@@ -284,7 +278,21 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)
     live = LiveParts(
-        clock, gateway, api, shedder, direct, auth, making, pushes, metrics, systems, audit, port, has_port, workers
+        clock,
+        gateway,
+        api,
+        shedder,
+        direct,
+        auth,
+        making,
+        pushes,
+        metrics,
+        systems,
+        audit,
+        port,
+        has_port,
+        workers,
+        limits,
     )
     opened = port if has_port else None
     all_parts = api, gateway, shedder, parts, journaled, otlp, opened, peers
@@ -369,10 +377,6 @@ def journal_options(settings: Settings) -> Options | None:
 def journal_directory(settings: Settings) -> Path:
     """The directory of the segments of the journal that have not landed."""
     return settings.journal.open_directory or settings.state_dir / "journal"
-
-
-def _bounds(settings: Settings) -> Bounds:
-    return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
 
 
 def _rule(

@@ -70,7 +70,7 @@ queues:
 
 {{- /* The sections that running pods apply by a reload. A test compares the list with the program's own. */ -}}
 {{- define "babelgate.reloadedKeys" -}}
-["body_keys", "cors", "default", "log_level", "push", "queues", "schemas"]
+["body_keys", "cors", "default", "limits", "log_level", "push", "queues", "schemas"]
 {{- end -}}
 
 {{- /* What of the configuration starts new pods: all that a reload cannot apply. A broker that stays, under another URL or
