@@ -12,7 +12,9 @@ from msgspec import Raw
 from pyarrow import parquet
 
 from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.erase.rows import ERASED
 from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.storage.schemas import DATASETS
 from babelgate.pipeline.tables.moment import open_tables
 from tests.pipeline.histories import DAY, START, land, row
 from tests.pipeline.ingested import Run
@@ -184,3 +186,13 @@ def test_no_id_is_wrong_usage(tmp_path: Path, arguments: list[str]) -> None:
     assert "give the id of a message, or --trace" in invoke("erase", "--lake", str(tmp_path), *arguments, code=2).output
     assert "has no dataset" in invoke("erase", "--lake", str(tmp_path), GONE, code=1).output
     assert not list(tmp_path.iterdir())
+
+
+def test_no_column_with_bodies_is_forgotten() -> None:
+    with_bytes = {
+        name: {each for each, kind in of.columns.items() if kind == "binary"} for name, of in DATASETS.items()
+    }
+    assert {name for name, columns in with_bytes.items() if columns} == ERASED.keys()
+    for name, erased in ERASED.items():
+        assert with_bytes[name] <= {*erased.columns}
+        assert {*erased.columns, erased.source} <= DATASETS[name].columns.keys()

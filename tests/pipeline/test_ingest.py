@@ -7,10 +7,12 @@ import os
 import shutil
 import signal
 import threading
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from babelgate.observe.journal.frames import Unpacking
 from babelgate.observe.journal.record import Record, encode
@@ -21,6 +23,7 @@ from babelgate.pipeline.journal.segment_lines import parse_segment_lines
 from babelgate.pipeline.storage.datasets import DatasetStore
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
+from babelgate.pipeline.tables.moment import open_tables
 from tests.harness.journal import records
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import DAY, START, Writer
@@ -69,6 +72,28 @@ def test_every_member_of_every_record_arrives(run, tmp_path):
     assert {row["src_file"] for row in rows} == {f"file:{path}", f"file:{other}"}
     by_day = read_journal(run.spark, run.root, ["2026-01-02"])
     assert [row.seq for row in by_day.orderBy("seq").collect()] == [14, 15]
+
+
+def test_members_of_a_newer_gateway_are_kept(run):
+    """The lake was begun by a version without the column ``extra``."""
+    writer = Writer(run.landing)
+    writer.land(2)
+    run()
+    for path in Path(run.root, "journal").rglob("part-*.parquet"):
+        parquet.write_table(parquet.read_table(path).drop_columns(["extra"]), path)
+        path.with_name(f".{path.name}.crc").unlink()
+    shutil.rmtree(Path(run.root, "journal", "v=1", "_delta_log"))
+    (line,) = gzip.decompress(writer.land(1).read_bytes()).splitlines()
+    added = b'"region":"eu","route":{"hops":[1.10,{"\xc3\xa9":12345678901234567890123}]}'
+    newer = line.replace(b'"seq":3', b'"seq":9'), b"{%b,%b" % (added, line[1:].replace(b'"seq":3', b'"seq":10'))
+    (run.landing / "newer.ndjson").write_bytes(b"\n".join([*newer, b""]))
+    run()
+    for command in ("ingest", "compact"):
+        run(command=command)
+        rows = {row.seq: row.extra for row in read_journal(run.spark, run.root).collect()}
+        assert rows == {1: None, 2: None, 3: None, 9: None, 10: f"{{{added.decode()}}}"}
+        table = open_tables(run.root)["journal"].to_pyarrow_table(columns=["seq", "extra"])
+        assert {row["seq"]: row["extra"] for row in table.to_pylist()} == rows
 
 
 def test_a_second_run_reads_what_has_landed_since(run):

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-from msgspec import UNSET
+from msgspec import UNSET, Raw
+from msgspec.structs import astuple
 
 from babelgate.observe.journal.record import VERSION, Record, decode
 from babelgate.pipeline.storage.inputs import KEPT_BYTES, Body, ReadOptions, Split
@@ -33,11 +34,23 @@ class CorruptLine(NamedTuple):
     sha256: str | None = None
 
 
+class ExtendedRecord(Record, frozen=True, gc=False, kw_only=True):
+    """A record with members that this version does not know. ``extra``: a JSON object of them, as they were written."""
+
+    extra: str
+
+
 class _Version(msgspec.Struct):
     v: int
 
 
+class _KnownRecord(Record, frozen=True, gc=False, forbid_unknown_fields=True):
+    pass
+
+
 _version = msgspec.json.Decoder(_Version)
+_known_record = msgspec.json.Decoder(_KnownRecord)
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse_segment_lines(content: Any) -> Iterator[Record | CorruptLine]:
@@ -54,7 +67,7 @@ def _read(line: Body) -> Record | CorruptLine:
         return _corrupt(line, *line.fault)
     wrong = ""
     try:
-        record = decode(line.content)
+        record = _decode(line.content)
         if record.v == VERSION:
             _check(record)
             return record
@@ -64,6 +77,21 @@ def _read(line: Body) -> Record | CorruptLine:
     if version != VERSION:
         return _corrupt(line, "unknown_version", f"It is of version {version}; this program knows {VERSION}.")
     return _corrupt(line, "invalid_record", wrong)
+
+
+def _decode(line: bytes) -> Record:
+    """The record in ``line``, an ExtendedRecord if it has members that are unknown here. Raises ValueError."""
+    try:
+        return _known_record.decode(line)
+    except (msgspec.MsgspecError, RecursionError):
+        record = decode(line)
+    try:
+        members = _members.decode(line)
+        unknown = {name: value for name, value in members.items() if name not in Record.__struct_fields__}
+        return ExtendedRecord(*astuple(record), extra=msgspec.json.encode(unknown).decode()) if unknown else record
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # Such as a name that is not UTF-8, which no column can store. What is known is a record all the same.
+        return record
 
 
 def _check(record: Record) -> None:

@@ -18,7 +18,7 @@ from pyspark.accumulators import AccumulatorParam
 from babelgate.observe.journal.record import Record
 from babelgate.pipeline.journal.commits import LostRecords, Owner
 from babelgate.pipeline.journal.ranges import Range, Ranges
-from babelgate.pipeline.journal.segment_lines import CorruptLine, parse_segment_lines
+from babelgate.pipeline.journal.segment_lines import CorruptLine, ExtendedRecord, parse_segment_lines
 from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, arrow_schema
 
 _JOURNAL, _CORRUPT = arrow_schema(JOURNAL.columns), arrow_schema(JOURNAL_CORRUPT.columns)
@@ -114,10 +114,12 @@ def _lost(gap: Record) -> LostRecords:
 
 def _columns(records: Sequence[Record], path: str, batch: str, report: FileReport) -> Any:
     count = len(records)
-    members = dict(zip(_MEMBERS, zip(*map(astuple, records), strict=True), strict=True))
+    members = dict(zip(_MEMBERS, zip(*(astuple(each)[: len(_MEMBERS)] for each in records), strict=True), strict=True))
     bodies = members.pop("envelope"), members.pop("envelope_base64")
     members["meta"] = tuple(each if each is UNSET else encode(each).decode() for each in members["meta"])
     columns: dict[str, Any] = {name: _nullable(values) for name, values in members.items()}
+    if any(isinstance(each, ExtendedRecord) for each in records):
+        columns["extra"] = [each.extra if isinstance(each, ExtendedRecord) else None for each in records]
     if any(each.count(UNSET) < count for each in bodies):
         columns["envelope"] = [_body(*pair) for pair in zip(*bodies, strict=True)]
     encrypted = columns["envelope_encrypted"]

@@ -88,7 +88,8 @@ QUARANTINED = Dataset(
 
 # The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded
 # it; ``envelope_encrypted``: the body of an encrypted route, as its gateway has encrypted it; ``meta``: a JSON object;
-# ``date``: the UTC date of ``at``; ``src_file``: its segment.
+# ``date``: the UTC date of ``at``; ``src_file``: its segment; ``extra``: a JSON object of the members that this version
+# does not know, as they were written.
 JOURNAL = Dataset(
     "journal",
     {
@@ -119,6 +120,7 @@ JOURNAL = Dataset(
         "src_file": "string",
         "meta": "string",
         "envelope_encrypted": "binary",
+        "extra": "string",
     },
 )
 # ``src_at``: offset in the unpacked file, in bytes; ``raw``: the content, or its beginning if it is large.
