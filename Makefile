@@ -153,6 +153,7 @@ define CLIENT_DEPS
 	$(if $(filter java php,$(1)),$(call JAVA_DEPS))
 	$(if $(filter java php,$(1)),$(BIN)/python -m tools.openapi_generator)
 	$(if $(filter csharp,$(1)),$(BIN)/python -m tools.dotnet)
+	$(BIN)/python -m tools.quicktype
 endef
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
