@@ -102,14 +102,14 @@ define JAVA_DEPS
 	@.ci/packages javac=openjdk-17-jdk-headless mvn=maven
 endef
 
-# What `make test` needs beside that: HAProxy, certificates, what the README's lines need, and the official conformance suite.
+# What `make test` needs beside that: HAProxy, nginx, certificates, what the README's lines need, and the official conformance suite.
 # What pip needs of Debian comes first; then all other packages and the brokers, while pip installs Python's.
 test-deps: ## install what `make test` needs
 	@.ci/packages $(VENV) $(COMPILER)
 	@$(MAKE) --no-print-directory --jobs 2 $(CLASSES) .conformance
 
 .fetched-brokers:
-	@.ci/packages $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy ip=iproute2
+	@.ci/packages $(call PACKAGES,$(BROKERS)) openssl=openssl curl=curl jq=jq haproxy=haproxy nginx=nginx ip=iproute2
 	@$(PYTHON) -m tests.harness.archives $(FETCHED)
 
 $(CLASSES): .classes-of-%: .fetched-brokers .venv/installed-dev

@@ -71,7 +71,14 @@ def test_what_the_tests_need_is_installed_at_once() -> None:
     assert ".ci/packages" in first and "cc=gcc,libc6-dev,python3-dev" in first and installed(first) == set()
     assert " --jobs 2 .classes-of-artemis .classes-of-kafka .classes-of-pulsar .classes-of-sqs .conformance" in jobs
     rest, fetching = commands(".fetched-brokers").splitlines()
-    assert installed(rest) == set().union(*PACKAGES.values()) | {"openssl", "curl", "jq", "haproxy", "iproute2"}
+    assert installed(rest) == set().union(*PACKAGES.values()) | {
+        "openssl",
+        "curl",
+        "jq",
+        "haproxy",
+        "nginx",
+        "iproute2",
+    }
     assert fetching.endswith("-m tests.harness.archives artemis kafka pulsar sqs")
 
 

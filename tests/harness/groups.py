@@ -148,6 +148,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/parking.py": (),
     "tests/harness/pod.py": ("chart", "image"),
     "tests/harness/prometheus.py": ("http", "processes"),
+    "tests/harness/proxies.py": ("processes",),
     "tests/harness/replica.py": (),
     "tests/harness/s3.py": ("pipeline", "processes"),
     "tests/harness/setting.py": ("console",),
