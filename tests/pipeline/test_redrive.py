@@ -365,7 +365,8 @@ def test_encrypted_bodies_of_the_journal(spark, sends, tmp_path):
         assert of(told) == {"selected": 1, "accepted": 1, "unread": 2}
         assert "2 files or bodies could not be read completely" in sends.output
         assert "body_keys has no key with the id '2026'" in sends.output
-        assert of(sends("replay", "--to-queue", "q2", "--select", "queue = 'q'")) == {"selected": 1, "accepted": 1}
+        sends("replay", "--to-queue", "q2", "--select", "queue = 'q'", "--dry-run")
+        assert "1 messages would be sent" in sends.output and "could not be read" not in sends.output
         given = "--body-keys", tmp_path / "keys.json"
         told = sends("replay", "--to-queue", "again", *given)
         assert of(told) == {"selected": 3, "accepted": 3}
