@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +27,13 @@ class Measured:
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
 
 
-def request(method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
-    """One HTTP/1.1 request."""
+def request(
+    method: str, path: str, body: bytes = b"", content_type: str = "application/json", token: str = ""
+) -> bytes:
+    """One HTTP/1.1 request, with a bearer token if one is given."""
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
+    if token:
+        head += f"\r\nAuthorization: Bearer {token}"
     return head.encode() + b"\r\n\r\n" + body
 
 
@@ -82,7 +87,12 @@ Step = Callable[[int, bytes], tuple[bytes, bool]]
 
 
 async def drive(
-    port: int, connections: int, operations: int, make_step: Callable[[int], Step], host: str = "127.0.0.1"
+    port: int,
+    connections: int,
+    operations: int,
+    make_step: Callable[[int], Step],
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
 ) -> Measured:
     """Run ``operations`` over ``connections``; each speaks through a step of its own, from ``make_step(number)``."""
     measured = Measured()
@@ -114,7 +124,7 @@ async def drive(
     for number in range(connections):
         future: asyncio.Future[None] = loop.create_future()
         advance = stepper(number)
-        await loop.create_connection(partial(_Connection, advance, future), host, port)
+        await loop.create_connection(partial(_Connection, advance, future), host, port, ssl=tls)
         done.append(future)
     await asyncio.gather(*done)
     measured.seconds = time.perf_counter() - started

@@ -250,6 +250,15 @@ def test_a_session_is_one_of_all_replicas(issuer, served):
         assert browser.get(there + "queues").status_code == 200
 
 
+def test_readiness_shows_operators_the_keys_of_issuers(call, issuer):
+    assert "issuers" not in call("GET", "/readyz", token=signed(issuer, "manage")).json()
+    assert "issuers" not in call("GET", "/readyz?verbose", token=signed(issuer, "send")).json()
+    (found,) = call("GET", "/readyz?verbose", token=signed(issuer, "manage")).json()["issuers"]
+    assert found["issuer"] == issuer.url
+    assert found["keys"] == len(issuer.keys) and "error" not in found
+    assert abs(found["read_at"] - time.time() * 1000) < 3_600_000
+
+
 def test_the_state_of_issuers_is_a_metric(call, issuer):
     text = call("GET", "/metrics", token=signed(issuer, "manage")).text
     assert f'babelgate_issuer_failures{{issuer="{issuer.url}"}} ' in text

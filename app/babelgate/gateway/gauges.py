@@ -143,7 +143,8 @@ class Gauges:
             OPEN_STREAMS.otel: self._streams(),
             OPEN_PUSH_CIRCUITS.otel: self._pushes(),
             ISSUER_FAILURES.otel: {
-                (issuer,): float(why is not None) for issuer, why in self._gateway.overview.issuers().items()
+                (issuer,): float(state.failure is not None)
+                for issuer, state in self._gateway.overview.issuers().items()
             },
             SCHEMA_FAILURES.otel: {(): float(self._gateway.schema_checks.refresh_failure is not None)},
             PUBLISH_INFLIGHT.otel: publishes,

@@ -16,6 +16,7 @@ from babelgate.brokers.registry import driver
 from babelgate.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from babelgate.gateway.authorization import OPERATORS, Caller
 from babelgate.gateway.idempotency import KeyStores
+from babelgate.gateway.issuer_state import IssuerState
 from babelgate.gateway.loaded import LoadedConfiguration
 from babelgate.gateway.model import BrokerInfo, QueueInfo, Source
 from babelgate.gateway.names import QUEUE_NAME
@@ -82,8 +83,8 @@ class Overview:
         self.pushes: WatchedPushes = NoPushes()
         self.loaded: LoadedConfiguration | None = None
         """Which configuration this process serves by; None for a gateway that was made without one."""
-        self.issuers: Callable[[], Mapping[str, str | None]] = dict
-        """Why the keys of each issuer of tokens could not be read at the last try; None where they were."""
+        self.issuers: Callable[[], Mapping[str, IssuerState]] = dict
+        """The keys of each issuer of tokens."""
         self.certificate_ends_at: Callable[[], float | None] = lambda: None
         """When the certificate of the server ends, Unix seconds; None without one."""
         self._warned: Cache[str, tuple[float, Sequence[str]]] = Cache(_WARNED_BYTES, _WARNED_ENTRY_BYTES)

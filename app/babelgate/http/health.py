@@ -10,10 +10,11 @@ from fastapi.responses import PlainTextResponse
 from babelgate.cluster.scrape import Scraping
 from babelgate.errors import BrokerUnavailable, Draining, InvalidParameter
 from babelgate.gateway.authorization import OPERATORS
-from babelgate.http import views
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, GatewayOf, PartsResponse
 from babelgate.http.parts import Parts, cut
+from babelgate.http.probe_views import IssuerStateView, ProbeView
 from babelgate.http.problems import NotReady
+from babelgate.http.views import BrokerStateView
 
 READYZ = "/readyz"
 PROBES = frozenset({"/livez", READYZ, "/startupz"})
@@ -27,17 +28,17 @@ def routes() -> APIRouter:
     router = APIRouter()
 
     @router.get("/livez", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
-    async def livez() -> views.ProbeView:
-        return views.ProbeView(status="ok")
+    async def livez() -> ProbeView:
+        return ProbeView(status="ok")
 
     @router.get("/startupz", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
-    async def startupz(gateway: GatewayOf) -> views.ProbeView:
+    async def startupz(gateway: GatewayOf) -> ProbeView:
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
-        return views.ProbeView(status="ok")
+        return ProbeView(status="ok")
 
     @router.get(READYZ, response_model_exclude_none=True)
-    async def readyz(gateway: GatewayOf, request: Request, caller: CallerOf) -> views.ProbeView:
+    async def readyz(gateway: GatewayOf, request: Request, caller: CallerOf) -> ProbeView:
         verbose = _verbose(request)
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
@@ -50,8 +51,15 @@ def routes() -> APIRouter:
             raise NotReady(reason="A required broker does not answer.")
         managed = verbose and gateway.overview.managed(caller)
         states = await gateway.overview.brokers(caller) if managed else []
-        return views.ProbeView(
-            status="ok", brokers=[views.BrokerStateView.model_validate(state) for state in states] or None
+        issuers = gateway.overview.issuers() if managed else {}
+        return ProbeView(
+            status="ok",
+            brokers=[BrokerStateView.model_validate(state) for state in states] or None,
+            issuers=[
+                IssuerStateView(issuer=name, keys=state.keys, read_at=state.read_at, error=state.failure)
+                for name, state in issuers.items()
+            ]
+            or None,
         )
 
     return router

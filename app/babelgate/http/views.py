@@ -299,16 +299,6 @@ class BrokerStateView(View):
     """What is doubtful in the set-up of the broker."""
 
 
-class ProbeView(View):
-    """The answer of a successful probe."""
-
-    status: Literal["ok"]
-    """Always `ok`; any other state is a problem."""
-    brokers: list[BrokerStateView] | None = Field(
-        default=None, description="Only with `verbose`, and for callers that may manage queues on these brokers."
-    )
-
-
 class PeekedMessageView(View):
     """`envelope` is the stored body. `body_base64` replaces it when the body is not a JSON object."""
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from babelgate.clock import Clock
 from babelgate.errors import Unauthenticated
 from babelgate.gateway.authorization import Caller
+from babelgate.gateway.issuer_state import IssuerState
 from babelgate.identities.errors import InvalidToken
 from babelgate.identities.issuer import Issuer
 from babelgate.identities.terms import Holders
@@ -169,9 +170,9 @@ class Identities:
         ticket = _Ticket(terms.digest, key.id, holders.granted(parsed.claims), holders.name(parsed.claims), ends_at)
         self._keep(digest, issuer, ticket)
 
-    def failures(self) -> Mapping[str, str | None]:
-        """Why the keys of each issuer could not be read at the last try; None where they were."""
-        return {name: issuer.failure for name, issuer in self.issuers.items()}
+    def states(self) -> Mapping[str, IssuerState]:
+        """The state of the keys of each issuer."""
+        return {name: issuer.state for name, issuer in self.issuers.items()}
 
     def ticket(self, digest: str) -> bytes:
         """What :meth:`reopen` of any process with the same configuration takes for the token with this SHA-256. Empty

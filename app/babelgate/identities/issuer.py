@@ -6,6 +6,8 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable
 
+from babelgate.clock import Clock, now_ms
+from babelgate.gateway.issuer_state import IssuerState
 from babelgate.identities.errors import InvalidToken, IssuerUnavailable
 from babelgate.identities.fetching import FetchFailed
 from babelgate.identities.keys import KeySet, SigningKey, parse_keys
@@ -37,7 +39,8 @@ Replaced = Callable[[str, frozenset[str]], None]
 
 
 class Issuer:
-    """``failure``: why the keys could not be read the last time; None if they were."""
+    """``failure``: why the keys could not be read the last time; None if they were. ``read_at``: when they were read
+    last, Unix ms; None: never."""
 
     def __init__(
         self,
@@ -45,11 +48,14 @@ class Issuer:
         fetch: Fetch,
         least_pause_seconds: float = LEAST_PAUSE_SECONDS,
         source: Hashable = None,
+        clock: Clock = now_ms,
     ) -> None:
         """``source``: from where ``fetch`` reads."""
         self.terms = terms
         self.source = source
         self.failure: str | None = None
+        self.read_at: int | None = None
+        self._clock = clock
         self.replaced: Replaced = lambda issuer, ids: None
         self._fetch = fetch
         self._least_pause_seconds = least_pause_seconds
@@ -74,7 +80,7 @@ class Issuer:
         """Know the keys that ``before`` has read, if they are from the same source: an issuer that is down now stays
         usable."""
         if self.source == before.source and self.terms.algorithms == before.terms.algorithms:
-            self._keys = before._keys
+            self._keys, self.read_at = before._keys, before.read_at
 
     def start(self) -> None:
         """Begin to read the keys; needs a running event loop."""
@@ -86,6 +92,12 @@ class Issuer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._release(self._waiting)
+
+    @property
+    def state(self) -> IssuerState:
+        """What operators see of the keys."""
+        keys = self._keys
+        return IssuerState(self.failure, self.read_at, 0 if keys is None else len(keys.ids))
 
     async def key(self, kid: str | None, algorithm: str, *, may_wait: bool = True) -> SigningKey:
         """The key that a token names. For an unknown one the keys are read again, and the call waits for that.
@@ -183,6 +195,7 @@ class Issuer:
         if self.failure is not None or self._keys is None:
             log.info("keys of an issuer read", issuer=name, count=len(keys.ids))
         self.failure = None
+        self.read_at = self._clock()
         before, self._keys = self._keys, keys
         if not keys.ids and (before is None or before.ids):
             log.warning("an issuer has no usable key", issuer=name)

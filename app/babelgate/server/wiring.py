@@ -226,7 +226,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     making = tokens if isinstance(tokens, Tokens) else None
     parts += [each for each in (making, identities) if each is not None]
     if identities is not None:
-        gateway.overview.issuers = identities.failures
+        gateway.overview.issuers = identities.states
     cors = cors_rules(settings, gateway.router)
     accepting = accepted_bodies(settings, gateway.router)
     api = create_api(

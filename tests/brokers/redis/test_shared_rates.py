@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import yaml
@@ -13,7 +16,9 @@ from babelgate.errors import ConfigError
 from babelgate.gateway.shared_rates import SharedRates
 from babelgate.server.wiring import resolve
 from tests.brokers.redis.harness import RedisServer, binding, client
+from tests.harness.gateway import gateway
 from tests.harness.local import eventually
+from tests.harness.problems import problem
 
 pytestmark = pytest.mark.redis
 
@@ -67,3 +72,70 @@ def test_operators_see_that_replicas_count_together(tmp_path):
     path.write_text(yaml.safe_dump(config | {"rate_limits": {"store": "cache"}}))
     limits = resolve(settings.load(path, {})).route("q").policy.limits
     assert limits is not None and limits.counted_in == "replicas"
+
+
+DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+PER_SECOND = 20
+
+
+def _gateway(stack, directory, name, store):
+    """A process that keeps its messages in a file of its own, and counts rates with the others in ``store``."""
+    home = directory / name
+    home.mkdir()
+    config = {
+        "brokers": {"local": f"sqlite:///{home}/babelgate.db", "cache": store.url()},
+        "default": {"broker": "local"},
+        "rate_limits": {"store": "cache", "identity": {"messages_per_second": PER_SECOND}},
+    }
+    return stack.enter_context(gateway(home, config))
+
+
+def _pass(process, accepted, enough):
+    """Publish as fast as the limit allows, until the list has enough times of accepted messages."""
+    with process.client() as client:
+        while len(accepted) < enough:
+            answer = client.post("/queues/orders/messages", json=DRAFT)
+            if answer.status_code == 201:
+                accepted.append(time.monotonic())
+            else:
+                problem(answer, 429, "rate_exceeded")
+                time.sleep(0.02)
+
+
+def _alone(process):
+    """Whether it counts for itself, by its metrics."""
+    with process.client() as client:
+        return "babelgate_rates_alone 1.0" in client.get("/metrics").text.splitlines()
+
+
+def _until(condition):
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_two_processes_let_through_what_the_limit_says_and_each_alone_without_the_store(tmp_path):
+    store = RedisServer(tmp_path)
+    store.start()
+    try:
+        with ExitStack() as stack:
+            both = [_gateway(stack, tmp_path, name, store) for name in ("one", "other")]
+            accepted: list[float] = []
+            began = time.monotonic()
+            with ThreadPoolExecutor(2) as threads:
+                list(threads.map(lambda process: _pass(process, accepted, 8 * PER_SECOND), both))
+            took = accepted[8 * PER_SECOND - 1] - began
+            # A burst of a second, and the rest at the rate of both together. Two that count for themselves take 3 s.
+            assert 4.5 <= took < 60, took
+            store.kill()
+            for process in both:
+                # It notices when it tells what it has taken, and lets through what the limit says.
+                _pass(process, [], 1)
+                _until(lambda process=process: _alone(process))
+                _pass(process, [], PER_SECOND)
+                assert process.log_text().count("rates are not shared") == 1
+            store.start()
+            _until(lambda: not any(map(_alone, both)))
+    finally:
+        store.stop()
