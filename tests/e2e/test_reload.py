@@ -132,6 +132,38 @@ def test_a_queue_moves_with_its_leases_waiters_and_messages(gateway: Reloaded, t
         assert came == {1: 1, 2: 0, 3: 0, 4: 0}, "the attempts of a message go along"
 
 
+def test_a_moved_queue_follows_after_a_restart(gateway: Reloaded, tmp_path: Path) -> None:
+    def move(settings: dict[str, Any]) -> None:
+        settings["brokers"]["two"] = sqlite(tmp_path, "two")
+        settings["default"] = {"broker": "two"}
+
+    with gateway.process.client() as client:
+        assert [publish(client, "moved", number) for number in range(2)] == [201] * 2
+        first, second = receive(client, "moved", max_messages=2, lease_seconds=600)
+        gateway.load(move)
+    assert gateway.process.stop() == 0
+    again = GatewayProcess(tmp_path, yaml.safe_load(gateway.file.read_text()))
+    try:
+        with again.start().client() as client:
+            ack = {"ack_tokens": [first["ack_token"]]}
+            assert client.post("queues/moved/messages:ack", json=ack).json()["settled"] == 1
+            nack = {"ack_tokens": [second["ack_token"]], "error": {"message": "failed once"}}
+            assert client.post("queues/moved/messages:nack", json=nack).json()["settled"] == 1
+            came: list[dict[str, Any]] = []
+
+            def has_come() -> bool:
+                came.extend(receive(client, "moved", lease_seconds=600))
+                return bool(came)
+
+            wait_for(has_come)
+            assert (came[0]["envelope"]["data"]["number"], came[0]["attempts"]) == (1, 1)
+            assert client.get("queues/moved").json()["broker"] == "two"
+        assert again.stop() == 0
+        assert not again.unforeseen()
+    finally:
+        again.close()
+
+
 def test_what_goes_back_moves_again(gateway: Reloaded, tmp_path: Path) -> None:
     def route(broker: str) -> Callable[[dict[str, Any]], object]:
         def change(settings: dict[str, Any]) -> None:

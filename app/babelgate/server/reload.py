@@ -20,8 +20,9 @@ from babelgate.config.changes import changed_keys, needs_restart, shown
 from babelgate.config.origin import Origin
 from babelgate.config.sections import AuthSettings
 from babelgate.config.settings import Settings
-from babelgate.errors import BabelgateError, BrokerError, ConfigError
+from babelgate.errors import BabelgateError, BrokerError, ConfigError, StateUnavailable
 from babelgate.gateway.authorization import Caller
+from babelgate.gateway.former_file import FormerFile, former_routes, restore
 from babelgate.gateway.loaded import (
     NO_FILE,
     REFUSALS,
@@ -107,6 +108,7 @@ class Reload:
         self._brokers = dict(settings.brokers)
         """All that are open: those of the settings, and those that a reload has removed."""
         self._origin = origin
+        self._former = FormerFile(settings.state_dir)
         self._digest_key = audit_keys(settings)[0]
         self._lock = asyncio.Lock()
         self._ignores: str | None = STARTING
@@ -128,6 +130,10 @@ class Reload:
             if self._origin is None or self._origin.path is None:
                 raise ConfigError(key="reload.watch", reason="needs a configuration file, by --config")
             self._tasks.start(self._watch(self._origin))
+        try:
+            restore(self._live.gateway, await asyncio.to_thread(self._former.read), self._live.clock())
+        except StateUnavailable as error:
+            log.warning("former routes not read", error=error)
         if self._group is not None:
             # Before, what others accept is missed by no call: the start looks for it.
             self.loaded.answer = self._group.answer
@@ -340,8 +346,9 @@ class Reload:
 
     async def _serve_by(self, new: Prepared, cause: str, candidate: Proposal | None) -> list[str]:
         """Switch; the keys that have changed."""
-        switched = self._switch(new)
         loaded, live = self.loaded, self._live
+        rules = {queue: live.gateway.router.rule(queue) for queue in new.queues}
+        switched = self._switch(new)
         changed = changed_keys(self._settings, new.settings)
         self._settings = new.settings
         self._brokers |= new.settings.brokers
@@ -350,6 +357,11 @@ class Reload:
         loaded.shown, loaded.changed, loaded.refusal = shown(new.settings), changed, None
         log.info("configuration loaded", cause=cause, version=loaded.version, digest=loaded.digest, changed=changed)
         await live.pushes.configure(new.targets, new.guard)
+        if moved := former_routes(switched.moved, rules, live.clock()):
+            try:
+                await asyncio.to_thread(self._former.add, moved, live.clock())
+            except StateUnavailable as error:
+                log.warning("former routes not kept: they are forgotten by a restart", error=error)
         for binding in switched.removed:
             log.info("removed broker stays open until a restart", broker=binding.name)
         return changed
