@@ -213,7 +213,7 @@ def test_a_removed_broker_stays_open_and_is_emptied(gateway: Reloaded, tmp_path:
         assert client.post("queues/moved/messages:ack", json=ack).json()["settled"] == 1
         said = '"event":"removed broker stays open until a restart","broker":"one"'
         assert gateway.process.log_text().count(said) == 1
-        assert '"key":"brokers.one"' in gateway.refuse(put_back_elsewhere)
+        assert '"key":"brokers.one.url"' in gateway.refuse(put_back_elsewhere)
         gateway.load(put_back)
         assert sorted(each["broker"] for each in client.get("brokers").json()["brokers"]) == ["one", "two"]
 
