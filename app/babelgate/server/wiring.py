@@ -277,23 +277,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         return cipher.seal(msgspec.json.encode(pushes.newer(question.versions)))
 
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report, newer, making)
-    live = LiveParts(
-        clock,
-        gateway,
-        api,
-        shedder,
-        direct,
-        auth,
-        making,
-        pushes,
-        metrics,
-        systems,
-        audit,
-        port,
-        has_port,
-        workers,
-        limits,
-    )
+    changing = gateway, api, shedder, direct, auth, making, pushes, metrics, systems, audit
+    live = LiveParts(clock, *changing, port, has_port, workers, limits)
     opened = port if has_port else None
     all_parts = api, gateway, shedder, parts, journaled, otlp, opened, peers
     return App(*all_parts, direct=direct, malformed=malformed, tls=tls, live=live)
