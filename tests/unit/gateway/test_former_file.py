@@ -42,6 +42,6 @@ async def test_each_queue_that_lives_elsewhere_is_emptied(caplog: pytest.LogCapt
         found = [gateway.former._route("q", broker) for broker in ("one", "two", "removed")]
         assert [None if each is None else each.broker for each in found] == ["one", "two", None]
         (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
-        assert "removed" in str(warning.msg) and "old" not in str(warning.msg["broker"])
+        assert "'removed'" in str(warning.msg) and "'old'" not in str(warning.msg)
     finally:
         await gateway.close()
