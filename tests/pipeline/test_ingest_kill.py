@@ -31,9 +31,10 @@ KILLS = int(os.environ.get("BABELGATE_KILLS", "1"))
 class Victim:
     """A command in a process of its own, killed with all that it started."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, spark: bool = True) -> None:
         conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
-        command = [sys.executable, "-m", "babelgate", "pipeline", *arguments, "--master", "local[2]", *conf]
+        starts = ["--master", "local[2]", *conf] if spark else []
+        command = [sys.executable, "-m", "babelgate", "pipeline", *arguments, *starts]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def kill_after(self, begun: Callable[[], bool], seconds: float) -> bool:
