@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from urllib.parse import unquote
@@ -90,6 +91,22 @@ def test_each_example_reads_the_rows(grown, monkeypatch, capsys):
         assert not files or made["read"](name).count() == table.to_pyarrow_table().num_rows, name
 
 
+def test_the_notebook_runs(grown, monkeypatch, capsys):
+    notebook = json.loads((PAGES / "tables.ipynb").read_text())
+    codes = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell.get("outputs") for cell in notebook["cells"])
+    monkeypatch.chdir(grown)
+    made: dict[str, Any] = {}
+    for number, code in enumerate(codes):
+        exec(code, made)
+        assert len(capsys.readouterr().out.splitlines()) > 1, number
+    rows = {name: table.to_pyarrow_table().to_pylist() for name, table in open_tables("lake").items()}
+    assert made["days"]["accepted"].sum() == sum(row["accepted"] for row in rows["throughput"] if row["grain"] == "day")
+    assert made["waits"]["messages"].sum() == sum(row["wait_ms"] is not None for row in rows["lifecycle"])
+    longest = max((row for row in rows["traces"] if row["trace_ms"] is not None), key=lambda row: row["trace_ms"])
+    assert len(made["hops"]) == sum(row["trace_id"] == longest["trace_id"] for row in rows["journal"])
+
+
 def test_each_question_has_one_answer(spark, grown):
     connection = duckdb.connect()
     views = CliRunner().invoke(pipeline, ["tables", "--lake", str(grown / "lake"), "--format", "duckdb"])
@@ -134,6 +151,7 @@ def _is_number(value):
 
 
 def test_pages_name_tables_that_exist(folder):
-    named = set(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (PAGES / "tables.md").read_text(), re.MULTILINE))
+    section = (PAGES / "tables.md").read_text().split("## What a table has")[1].split("\n## ")[0]
+    named = set(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section, re.MULTILINE))
     tables = {name for each in named for name in re.findall(r"`(\w+)`", each)}
     assert tables == set(open_tables(str(folder / "lake")))
