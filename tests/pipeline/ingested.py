@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import cycle
 
 from click.testing import CliRunner
 
@@ -14,20 +15,26 @@ from tests.pipeline.segments import keys
 
 
 class Run:
-    """The command, in this process, from ``landing`` to ``root`` below ``folder``."""
+    """The command, in this process, from ``landing`` to ``root`` below ``folder``.
 
-    def __init__(self, spark, folder):
+    ``engines``: which make the runs of ``metrics``, one after the other.
+    """
+
+    def __init__(self, spark, folder, engines=("spark",)):
         self.spark = spark
         self.landing = folder / "landing"
         self.root = str(folder / "root")
         self.store = DatasetStore(spark, self.root)
         self.output = ""
+        self._engines = cycle(engines)
         self._summary = folder / "summary.json"
 
     def __call__(self, *arguments, code=0, command="ingest"):
         """The summary of a run that ends with ``code``; None where it wrote none."""
         self._summary.unlink(missing_ok=True)
         where = [str(self.landing), "--lake", self.root] if command == "ingest" else ["--lake", self.root]
+        if command == "metrics":
+            where += ["--engine", next(self._engines)]
         given = [command, *where, "--summary", str(self._summary), *arguments]
         result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
         assert result.exit_code == code, result.output

@@ -7,6 +7,8 @@ import pytest
 from pyarrow import parquet
 
 from babelgate.pipeline.duckdb_engine.lake import opened
+from babelgate.pipeline.journal.commits import Commit, CommitContent
+from babelgate.pipeline.journal.reader import Compacted, Snapshot
 from babelgate.pipeline.metrics import duckdb_lifecycles, duckdb_messages
 from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
 from babelgate.pipeline.metrics.stages import DATASETS
@@ -22,8 +24,13 @@ def computed(rows, folder, spans, as_of):
     home.mkdir(parents=True)
     parquet.write_table(pa.Table.from_pylist(rows, SCHEMA), home / "journal.parquet")
     dates = {each["date"] for each in rows}
+    days = {day.isoformat(): 1 for day in dates}
+    batch = Commit(
+        batch="1", committed_at=1, folder="batch=1", corrupt_folder=None, dates=days, content=CommitContent()
+    )
+    journal = Snapshot(reader, None, Compacted(), [batch])
     with opened(reader) as lake:
-        writer = DuckDBMetricsWriter(lake, "r", [str(home)], [day.isoformat() for day in dates], spans, {})
+        writer = DuckDBMetricsWriter(lake, journal, "r", days, spans, {})
         writer.events(dates)
         writer.messages(writer.touched(dates))
         writer.still_open(dates, max(dates))

@@ -18,9 +18,10 @@ from tests.pipeline.ingested import Run
 FACTS = {"job": "urn:j", "lang": "go", "trace_id": "late", "message_id": "late", "created_at": START + 5, "bytes": 7}
 
 
-@pytest.fixture
-def run(spark, tmp_path):
-    return Run(spark, tmp_path)
+@pytest.fixture(params=[("spark",), ("duckdb", "spark")], ids=["spark", "duckdb and spark"])
+def run(spark, tmp_path, request):
+    """With both engines one goes on from the runs of the other."""
+    return Run(spark, tmp_path, request.param)
 
 
 def measured(run):

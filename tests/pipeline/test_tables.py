@@ -31,7 +31,7 @@ FACTS = {"job": "urn:j", "lang": "go", "trace_id": "late", "message_id": "late",
 
 @pytest.fixture
 def run(spark, tmp_path):
-    return Run(spark, tmp_path)
+    return Run(spark, tmp_path, ["spark", "duckdb"])
 
 
 def invoke(*arguments):

@@ -156,7 +156,7 @@ def compact(launch: Launch, lake: str, target_mib: float, retain_hours: float, f
 )
 @click.option("--force", is_flag=True, help="Recompute all dates, also those without changes.")
 @retains("superseded data stays")
-@starts_spark
+@chooses_engine
 def metrics(
     launch: Launch,
     lake: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from babelgate.pipeline.duckdb_engine.lake import DuckDBLake, duckdb_reader, is_small, opened
 from babelgate.pipeline.find.search import MAX_EVENTS
-from babelgate.pipeline.journal.reader import Snapshot, existing, snapshot
+from babelgate.pipeline.journal.reader import Snapshot, existing, existing_in
 from babelgate.pipeline.spark.console import progress
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.duckdb_sql import literal, quoted
@@ -52,7 +52,7 @@ class Records(Protocol):
 def records(launch: Launch, kind: Kind, root: str) -> Iterator[Records]:
     """The journal of the lake at ``root``, by the engine that ``launch`` asks for. Raises JobFailed without one."""
     reader = duckdb_reader(launch, root)
-    journal = None if reader is None else snapshot(reader)
+    journal = None if reader is None else existing_in(reader)
     if reader is not None and journal is not None and is_small(launch, reader, journal.folders()):
         with opened(reader) as lake:
             yield _DuckDBRecords(journal, lake)

@@ -141,9 +141,14 @@ def require_journal(root: str) -> None:
 
 def existing(spark: SparkSession, root: str) -> Snapshot:
     """The journal below ``root`` as it is now. Raises JobFailed if nothing was ever ingested."""
-    found = snapshot(DatasetStore(spark, root))
+    return existing_in(DatasetStore(spark, root))
+
+
+def existing_in(store: DatasetReader) -> Snapshot:
+    """The journal below the store's root as it is now. Raises JobFailed if nothing was ever ingested."""
+    found = snapshot(store)
     if found.run is None and not found.batches:
-        raise JobFailed(f"{root} has no dataset journal: {INGEST_FIRST}")
+        raise JobFailed(f"{store.root} has no dataset journal: {INGEST_FIRST}")
     return found
 
 

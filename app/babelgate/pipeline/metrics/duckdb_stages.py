@@ -7,6 +7,7 @@ from datetime import date
 from functools import reduce
 
 from babelgate.pipeline.duckdb_engine.lake import DuckDBLake
+from babelgate.pipeline.journal.reader import Snapshot
 from babelgate.pipeline.metrics import duckdb_events as events_sql
 from babelgate.pipeline.metrics import duckdb_lifecycles as lives_sql
 from babelgate.pipeline.metrics import duckdb_messages as messages_sql
@@ -19,16 +20,14 @@ from babelgate.pipeline.storage.schemas import JOURNAL
 
 
 class DuckDBMetricsWriter:
-    """Writes one run, as :class:`~babelgate.pipeline.metrics.stages.MetricsWriter` does.
-
-    ``folders``: of the journal, with the records of ``dates`` (ISO 8601), which are all that the run needs.
-    """
+    """A :class:`~babelgate.pipeline.metrics.stages.Writer` by DuckDB. ``dates``: of the records that the run needs,
+    ISO 8601; ``parts``: those of the former run."""
 
     def __init__(
         self,
         lake: DuckDBLake,
+        journal: Snapshot,
         run: str,
-        folders: Sequence[str],
         dates: Collection[str],
         missing_spans: MissingSpans,
         parts: Parts,
@@ -40,7 +39,7 @@ class DuckDBMetricsWriter:
         self._last_at: dict[date, int] = {}
         define_functions(lake)
         days = _list([date.fromisoformat(day) for day in dates])
-        rows = lake.select(JOURNAL.name, folders)
+        rows = lake.select(JOURNAL.name, journal.folders(dates))
         # Read once, without the bodies.
         lake.table(
             "journal",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
+from functools import partial
 from typing import Any
 
 import click
 
 from babelgate import __version__
+from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
 from babelgate.pipeline.errors import JobFailed
-from babelgate.pipeline.journal.reader import Snapshot, existing, gaps, now_ms, require_journal, snapshot
+from babelgate.pipeline.journal.reader import Snapshot, existing, existing_in, gaps, now_ms, require_journal, snapshot
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
-from babelgate.pipeline.metrics.missing_spans import missing_spans_of
-from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter
+from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
+from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, Writer
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
@@ -29,11 +32,9 @@ def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, r
     until = now_ms() - int(retain_hours * 3_600_000)
     done = None if force else _without_spark(root, within, until)
     if done is None:
-        with launch.spark("metrics") as spark:
-            store = DatasetStore(spark, root)
-            journal = existing(spark, root)
+        with _engine(launch, root) as (store, journal, make_writer):
             with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
-                job = _MetricsJob(store, journal, within)
+                job = _MetricsJob(store, journal, within, make_writer)
                 removed = job.tidy(until)
                 manifest, is_old = job.run(force)
             home = store.root
@@ -45,6 +46,33 @@ def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, r
     summarize(launch.summary, {**facts, "unchanged": is_old, "removed": removed, "paths": places})
     _print_result(facts, root, is_old, len(removed))
     return manifest
+
+
+MakeWriter = Callable[[str, Sequence[str], MissingSpans, Parts], Writer]
+"""Makes the writer of a run, from the run id, the dates of the journal to read (ISO 8601), what is missing, and the
+parts of the former run."""
+
+
+@contextmanager
+def _engine(launch: Launch, root: str) -> Iterator[tuple[DatasetReader, Snapshot, MakeWriter]]:
+    """The lake and its journal, by the engine that ``launch`` asks for."""
+    reader = duckdb_reader(launch, root)
+    journal = None if reader is None else existing_in(reader)
+    if reader is not None and journal is not None and is_small(launch, reader, _folders(reader, journal)):
+        from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
+
+        with opened(reader) as lake:
+            yield reader, journal, partial(DuckDBMetricsWriter, lake, journal)
+    else:
+        with launch.spark("metrics") as spark, progress(spark, "metrics"):
+            store, journal = DatasetStore(spark, root), existing(spark, root)
+            yield store, journal, partial(MetricsWriter, store, journal)
+
+
+def _folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
+    """What a run may read."""
+    measured = [name for name in DATASETS if reader.current(name) is not None]
+    return [*journal.folders(), *(url for name in measured for url in reader.current_folders(name))]
 
 
 def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, list[str], str] | None:
@@ -69,8 +97,9 @@ def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, 
 
 
 class _MetricsJob:
-    def __init__(self, store: DatasetStore, journal: Snapshot, within: DateRange) -> None:
+    def __init__(self, store: DatasetReader, journal: Snapshot, within: DateRange, make_writer: MakeWriter) -> None:
         self._store = store
+        self._make_writer = make_writer
         self._journal = journal
         self._within = within
         self._missing_spans = missing_spans_of(gaps(journal.known()))
@@ -96,8 +125,7 @@ class _MetricsJob:
         run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
         say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
         began = time.monotonic()
-        with progress(self._store.spark, "metrics"):
-            facts = self._measure(days, run)
+        facts = self._measure(days, run)
         facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
         return self._store.publish(DATASETS, run, facts), False
 
@@ -113,8 +141,7 @@ class _MetricsJob:
         followed = days_before(days[0], self._within.lookback_days)
         # If a producer's clock is ahead, events of a message may be dated one day before the message.
         window = [iso for iso in self._now if date.fromisoformat(iso) >= days_before(followed, 1)]
-        records = self._journal.records(window)
-        writer = MetricsWriter(self._store, run, records, self._missing_spans, self._former.get("parts", {}))
+        writer = self._make_writer(run, window, self._missing_spans, self._former.get("parts", {}))
         writer.events(days)
         touched = writer.touched(days)
         for day in dates_with_other_gaps(self._measured_state, self._now, days):

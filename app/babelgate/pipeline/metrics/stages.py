@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import date
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from babelgate.pipeline.journal.reader import Snapshot
 from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 from babelgate.pipeline.metrics.events import payload, rates, throughput
 from babelgate.pipeline.metrics.lifecycles import (
@@ -34,16 +35,57 @@ Parts = dict[str, dict[str, str]]
 """By dataset and ISO date: the run that wrote the rows."""
 
 
+class Writer(Protocol):
+    """Writes one run of ``metrics``, step by step in this order."""
+
+    parts: Parts
+
+    def events(self, days: Collection[date]) -> None:
+        """Recompute ``throughput``, ``rates`` and ``payload`` of ``days``."""
+        ...
+
+    def touched(self, days: Collection[date]) -> set[date]:
+        """The dates of the messages that have an event on ``days``."""
+        ...
+
+    def messages(self, days: Collection[date]) -> None:
+        """Recompute ``lifecycle``, latencies and traces of the messages of ``days``."""
+        ...
+
+    def last_at(self, day: date) -> int:
+        """The time of the last record of a day of the journal, Unix ms. Known after :meth:`touched`."""
+        ...
+
+    def still_open(self, days: Collection[date], latest: date) -> None:
+        """Recompute ``open`` of ``days``. ``latest``: the last day of the journal."""
+        ...
+
+    def totals(self, days: Collection[date], names: Sequence[str]) -> dict[str, int]:
+        """The number of each event of ``names`` on ``days``."""
+        ...
+
+    def days(self, dataset: str) -> list[date]:
+        """The dates that ``dataset`` has."""
+        ...
+
+
 class MetricsWriter:
-    """Writes one run. ``journal``: the records of all dates that the run needs; ``parts``: those of the former run."""
+    """A :class:`Writer` by Spark. ``dates``: of the records that the run needs, ISO 8601; ``parts``: those of the
+    former run."""
 
     def __init__(
-        self, store: DatasetStore, run: str, journal: DataFrame, missing_spans: MissingSpans, parts: Parts
+        self,
+        store: DatasetStore,
+        journal: Snapshot,
+        run: str,
+        dates: Collection[str],
+        missing_spans: MissingSpans,
+        parts: Parts,
     ) -> None:
         self.parts: Parts = {name: dict(parts.get(name, {})) for name in DATASETS}
         self._store = store
         self._run = run
-        self._journal = journal
+        self._journal = journal.records(dates)
         self._missing_spans = missing_spans
         self._survey = Survey()
 

@@ -72,12 +72,13 @@ class ArrowFiles:
             return None
 
     def write(self, url: str, content: bytes) -> None:
-        """Write a small file atomically. On an object store it appears when it is closed."""
+        """Write a small file atomically, and its folder. On an object store it appears when it is closed."""
         path = self.path(url)
         if not self.is_local:
             with self._system.open_output_stream(path) as stream:
                 stream.write(content)
             return
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(path).with_name(f".{Path(path).name}.{uuid.uuid4()}")
         with temporary.open("xb") as file:
             file.write(content)
