@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.brokers.servicebus.server import ServiceBusEmulator, emulator
+from tests.clients import violations
 from tests.clients.languages import LANGUAGES
 from tests.harness.ci import missing
 from tests.harness.gateway import GatewayProcess
@@ -44,9 +46,16 @@ def gateway(
     redis: RedisServer, azure: ServiceBusEmulator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[GatewayProcess]:
     file = tmp_path_factory.mktemp("file") / "messages.db"
+    schemas = tmp_path_factory.mktemp("schemas")
+    (schemas / "order.json").write_text(json.dumps(violations.SCHEMA))
     config = {
+        "schemas": {"directory": str(schemas)},
         "brokers": {"cache": redis.url(), "azure": azure.url(), "file": f"sqlite:///{file}"},
-        "queues": {"azure.*": {"broker": "azure"}, "file.*": {"broker": "file"}},
+        "queues": {
+            "azure.*": {"broker": "azure"},
+            "file.*": {"broker": "file"},
+            violations.QUEUE: {"broker": "file", "schema": "enforce"},
+        },
         "default": {"broker": "cache", "frames": True, "max_attempts": 50},
     }
     process = GatewayProcess(tmp_path_factory.mktemp("gateway"), config).start()

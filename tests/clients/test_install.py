@@ -1,5 +1,5 @@
 """Every client installs as its README says, from a copy of its folder alone. It runs all programs of its README, and
-the one that the console offers for a message.
+the one that the console offers for a message. The error of a message that violates its schema has the places.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import pytest
 from tests.clients.languages import ROOT, Language
 from tests.clients.programs import PATIENCE_SECONDS, each_language, until
 from tests.clients.projects import MAKERS, Project, blocks
+from tests.clients.violations import PRINTED
+from tests.clients.violations import program as violating
 from tests.harness.gateway import GatewayProcess
 
 LOCAL = "http://127.0.0.1:8080"
@@ -63,7 +65,9 @@ def test_a_client_installs_from_its_folder_and_runs_its_readme_and_the_program_o
     sent = published(gateway, queue)
     program = offered(gateway, queue, language)
     # Only the address is another one.
-    *commands, again = MAKERS[language.name](project, [*(text.replace(LOCAL, gateway.url) for text in texts), program])
+    written = [text.replace(LOCAL, gateway.url) for text in texts]
+    made = MAKERS[language.name](project, [*written, program, violating(language.name, gateway.url)])
+    *commands, again, refused = made
     output = tmp_path / "output"
     with gateway.client() as http:
 
@@ -87,6 +91,7 @@ def test_a_client_installs_from_its_folder_and_runs_its_readme_and_the_program_o
                 process.wait()
             assert output.read_text().strip(), text
         assert left() == 0
+        assert sorted(project.do(*refused).splitlines()) == sorted(PRINTED)
         done = project.do(*again)
         read = http.post(f"queues/{queue}/messages:receive", json={"max_messages": 10, "wait_seconds": 1}).json()
         first, second = (message["envelope"] for message in read["messages"])
