@@ -8,6 +8,7 @@ import msgspec
 
 from babelgate.cloudevents import BATCHED, EVENT_FIELDS, is_binary
 from babelgate.envelope.options import IDEMPOTENCY_KEY
+from babelgate.envelope.publication import ENTRY_ALLOWANCE
 from babelgate.errors import (
     BabelgateError,
     BodyTooLarge,
@@ -72,7 +73,9 @@ class Publishing:
 
     async def one(self, exchange: Exchange) -> None:
         """Publish one message; 201 when it is durable. A batch of events is published like any other batch."""
-        query, headers, most = exchange.scope["query_string"], exchange.headers, self._limits.max_entry_bytes
+        query, headers = exchange.scope["query_string"], exchange.headers
+        # Not by max_entry_bytes, which would be one more call of each publish.
+        most = self._limits.max_message_bytes + ENTRY_ALLOWANCE
         conversion: Conversion | None = None
         page = exchange.caller.page
         accepted = exchange.accepted
