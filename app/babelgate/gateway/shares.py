@@ -44,7 +44,10 @@ def _put_back(taken: _Taken) -> None:
 
 def grouped(waiters: Iterable[_Waiter], most: int) -> tuple[list[_Waiter], int, list[_Waiter]]:
     """The first that may have messages and those with the same lease duration; how many messages they ask for, up to
-    ``most`` unless the first alone asks for more; and those that may have none."""
+    ``most`` unless the first alone asks for more; and those that may have none.
+
+    Those that would have none only if the ones before got all they ask for are in neither list: they are next.
+    """
     group: list[_Waiter] = []
     full: list[_Waiter] = []
     taken: _Taken = []
@@ -63,6 +66,7 @@ def grouped(waiters: Iterable[_Waiter], most: int) -> tuple[list[_Waiter], int, 
             full.append(waiter)
     if taken:
         _put_back(taken)
+        full = [waiter for waiter in full if waiter.holder is not None and not waiter.holder.room(1)]
     return group, requested, full
 
 

@@ -108,14 +108,17 @@ async def test_receives_divide_the_room_of_their_scopes():
     first, second, third = Waiting(3, shop), Waiting(3, shop), Waiting(5, other)
     last, plain = Waiting(2, other), Waiting(7)
     waiters = [first, second, third, last, plain]
-    # 3 and 1 of the identity, 2 of the rest of the queue, nothing, and all it asks for.
-    assert grouped(waiters, 256) == ([first, second, third, plain], 13, [last])
+    # 3 and 1 of the identity, 2 of the rest of the queue, and all it asks for; the last is next: nobody holds one yet.
+    assert grouped(waiters, 256) == ([first, second, third, plain], 13, [])
     served, count, full = divided(waiters, 9, 60.0)
     assert (served, count, full) == ([(first, 3), (second, 1), (third, 2), (plain, 3)], 9, [last])
     second.future.cancel()
     assert divided(waiters, 4, 60.0)[0] == [(first, 3), (second, 0), (third, 1)]
     assert counted.held == {} and shop.room(9) == 4, "nothing was taken"
     assert grouped([Waiting(2, shop, 5.0), first, Waiting(9, shop, 5.0)], 256)[1] == 4
+    shop.hold([message("q", number) for number in range(4)])
+    assert grouped(waiters, 256) == ([third, plain], 9, [first, second]), "held by the identity"
+    await counted.close()
 
 
 def gateway_of(broker, limits):
@@ -123,6 +126,22 @@ def gateway_of(broker, limits):
     return Gateway(
         {"one": broker}, router, TokenSealer(KEYS), rate_limits=None if limits is None else RateLimits(router)
     )
+
+
+@pytest.mark.parametrize("wait_seconds", [0, 0.3])
+async def test_receives_at_once_that_find_nothing_are_not_refused(wait_seconds):
+    broker = MovingMemory("one", CAPABLE)
+    gateway = gateway_of(broker, QueueTerms(max_leases=10))
+    await gateway.start()
+    try:
+        asked = [gateway.receive(SHOP, "q", max_messages=10, wait_seconds=wait_seconds) for _ in range(3)]
+        assert await asyncio.gather(*asked) == [[], [], []]
+        # Where there are fewer messages than room, all are asked until one finds nothing.
+        await gateway.publish(SHOP, "q", DRAFT)
+        asked = [gateway.receive(SHOP, "q", max_messages=10, wait_seconds=wait_seconds) for _ in range(3)]
+        assert sorted(map(len, await asyncio.gather(*asked))) == [0, 0, 1]
+    finally:
+        await gateway.close()
 
 
 async def load(gateway, broker, limits):
