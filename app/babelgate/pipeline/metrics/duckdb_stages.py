@@ -20,7 +20,7 @@ from babelgate.pipeline.storage.schemas import JOURNAL
 
 
 class DuckDBMetricsWriter:
-    """A :class:`~babelgate.pipeline.metrics.stages.Writer` by DuckDB. ``dates``: of the records that the run needs,
+    """A :class:`~babelgate.pipeline.metrics.stages.StageWriter` by DuckDB. ``dates``: of the records that the run needs,
     ISO 8601; ``parts``: those of the former run."""
 
     def __init__(

@@ -17,7 +17,7 @@ from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.reader import Snapshot, existing, existing_in, gaps, now_ms, require_journal, snapshot
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
-from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, Writer
+from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, StageWriter
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
@@ -48,7 +48,7 @@ def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, r
     return manifest
 
 
-MakeWriter = Callable[[str, Sequence[str], MissingSpans, Parts], Writer]
+MakeWriter = Callable[[str, Sequence[str], MissingSpans, Parts], StageWriter]
 """Makes the writer of a run, from the run id, the dates of the journal to read (ISO 8601), what is missing, and the
 parts of the former run."""
 

@@ -35,7 +35,7 @@ Parts = dict[str, dict[str, str]]
 """By dataset and ISO date: the run that wrote the rows."""
 
 
-class Writer(Protocol):
+class StageWriter(Protocol):
     """Writes one run of ``metrics``, step by step in this order."""
 
     parts: Parts
@@ -70,7 +70,7 @@ class Writer(Protocol):
 
 
 class MetricsWriter:
-    """A :class:`Writer` by Spark. ``dates``: of the records that the run needs, ISO 8601; ``parts``: those of the
+    """A :class:`StageWriter` by Spark. ``dates``: of the records that the run needs, ISO 8601; ``parts``: those of the
     former run."""
 
     def __init__(
