@@ -20,8 +20,8 @@ from babelgate.pipeline.storage.schemas import JOURNAL
 
 
 class DuckDBMetricsWriter:
-    """A :class:`~babelgate.pipeline.metrics.stages.StageWriter` by DuckDB. ``dates``: of the records that the run needs,
-    ISO 8601; ``parts``: those of the former run."""
+    """A :class:`~babelgate.pipeline.metrics.stages.StageWriter` by DuckDB. ``dates``: of the records that the run
+    needs, ISO 8601; ``parts``: those of the former run."""
 
     def __init__(
         self,
