@@ -12,11 +12,12 @@ CLASSES := $(addprefix .classes-of-,$(FETCHED))
 COMPILER := cc=gcc,libc6-dev,python3-dev
 VENV = $(shell $(PYTHON) -c 'import ensurepip' 2>/dev/null || echo python3-venv)
 CLIENTS := csharp go java php python typescript
+PAGES := README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md docs helm/babelgate/README.md
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs docs-site lock up down up-local screenshots servicebus-emulator
+.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs docs-site prose lock up down up-local screenshots servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -169,9 +170,10 @@ bench-gate: .venv/installed-dev ## check what a message costs in CPU
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	$(BIN)/python -m bench.gate $(ARGS)
 
-check: .venv/installed-dev ## check format, lint, types and architecture
+check: .venv/installed-dev prose ## check format, lint, types, architecture and pages
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/mdformat --check $(PAGES)
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/architecture
 
@@ -180,9 +182,19 @@ check: .venv/installed-dev ## check format, lint, types and architecture
 release-check: .venv/installed-dev ## check whether this can be released
 	$(BIN)/python -m tools.release $(ARGS)
 
+# The rules are in tools/prose. Vale needs Go 1.25 and a C compiler; without Go the sentences are checked by CI alone.
+VALE := .brokers/vale-3.21.0/vale
+$(VALE):
+	@if command -v go >/dev/null; then GOBIN=$(CURDIR)/$(@D) go install github.com/vale-cli/vale/v3/cmd/vale@v3.21.0; \
+	else echo "not checked: the sentences of the pages (no Go)"; [ -z "$$CI" ]; fi
+
+prose: $(VALE) ## check the sentences of the pages
+	@[ ! -x $(VALE) ] || $(VALE) $(PAGES)
+
 fmt: .venv/installed-dev ## format, and apply automatic fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/mdformat $(PAGES)
 
 openapi: .venv/installed ## write the OpenAPI document
 	$(BIN)/python -m babelgate.http.openapi > openapi/openapi.yaml

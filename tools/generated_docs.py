@@ -9,12 +9,14 @@ import json
 import math
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from operator import getitem
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import mdformat
 import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -58,7 +60,7 @@ SAMPLES = [variant for variant in ALL if variant.column is not None]
 
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
+    lines = [head, ["--"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -348,7 +350,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
 def rendered(page: str) -> str:
     """The text of a page with its parts generated again."""
     text = (ROOT / page).read_text("utf-8")
-    return _PART.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], text)
+    whole = _PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n{part[3]}", text)
+    return mdformat.text(whole, options=tomllib.loads((ROOT / ".mdformat.toml").read_text("utf-8")), extensions=["gfm"])
 
 
 if __name__ == "__main__":
