@@ -97,8 +97,8 @@ class AcceptSettings(Section):
     job: str = Field(max_length=1_000, description="The `job` of the messages.")
     into: Literal["body", "data"] = Field(
         default="body",
-        description="`body`: `data` is `{content_type, body}`, or `{content_type, body_base64}` for what is no text; "
-        "`data`: the body is a JSON object, and becomes `data`.",
+        description="`body`: `data` is `{content_type, body}`, or `body_base64` for what is no text; `data`: a JSON "
+        "object becomes `data`.",
     )
     signature: SignatureSettings | None = Field(default=None, description="How the sender signs. None: not at all.")
     auth: Literal["token", "signature"] = Field(

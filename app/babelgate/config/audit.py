@@ -41,11 +41,11 @@ class AuditSettings(Section):
         default=30,
         ge=1,
         le=100_000,
-        description="Most refused requests of one caller that are recorded in ten seconds, and of all without a token "
-        "together. The others are counted.",
+        description="Most refusals recorded in ten seconds, of each caller, and of all without a token together. "
+        "Others are counted.",
     )
     when_full: Literal["refuse", "continue"] = Field(
         default="refuse",
         description="While the trail cannot be written. `refuse`: changes are 503 `audit_unavailable`; `continue`: "
-        "they are made, and their records wait in memory.",
+        "records wait in memory.",
     )

@@ -57,8 +57,8 @@ class GrantSettings(Section):
     """What a token is granted whose claim has a value."""
 
     claim: Claim = Field(
-        description="The claim, such as `groups`, `scope` or `realm_access.roles`. As a list, such as "
-        "`[kubernetes.io, namespace]`, its names may have dots."
+        description="The claim, such as `groups` or `realm_access.roles`. Names in a list, such as `[kubernetes.io, "
+        "pod]`, may have dots."
     )
     value: Texts = Field(
         description="The value, or several: one of them must be the claim, or a member of its list. `scope` and `scp` "

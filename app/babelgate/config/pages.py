@@ -41,8 +41,8 @@ class CorsSettings(Section):
 
     origins: Annotated[tuple[Annotated[str, AfterValidator(cors_origin)], ...], BeforeValidator(commas)] = Field(
         max_length=100,
-        description="The origins of the pages, such as `https://shop.example`; `*` alone: any, which needs tokens. "
-        "None: no page of another origin.",
+        description="The origins of pages, such as `https://shop.example`; `*` alone: any, which needs tokens. None: "
+        "no other origin.",
     )
     headers: Annotated[tuple[HeaderName, ...], BeforeValidator(commas)] = Field(
         default=(), max_length=100, description="Request headers that pages may send, besides those of the API."

@@ -45,15 +45,15 @@ class PushTargetSettings(Section):
     )
     body: BodyFormat = Field(
         default="envelope",
-        description="What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in "
-        "the binary mode of HTTP, `cloudevents_binary`.",
+        description="What is posted: the `envelope`, its `data`, a structured event (`cloudevents`), or a binary one "
+        "(`cloudevents_binary`).",
     )
     max_messages: int | None = Field(
         default=None,
         ge=1,
         le=targets.MAX_MESSAGES,
-        description="Most messages in one post, whose body is then a list of at least one. None: one message, without "
-        "a list. The binary mode has no lists.",
+        description="Most messages in one post, whose body is then a list. None: one message, without a list. Not in "
+        "the binary mode.",
     )
     concurrency: int = Field(
         default=targets.CONCURRENCY,

@@ -81,8 +81,8 @@ class BrokerSettings(_Open):
         default=TIMEOUT_SECONDS,
         ge=TIMEOUT_BOUNDS[0],
         le=TIMEOUT_BOUNDS[1],
-        description="Maximum duration of one call to the broker, including connecting. Then the request is 503, or 504 "
-        "if something may have been written.",
+        description="Maximum duration of one call to the broker, with connecting. Then a request is 503, or 504 if "
+        "it may be written.",
     )
 
     @property
@@ -147,13 +147,13 @@ class QueueSettings(_Open):
     schema_mode: SchemaMode = Field(
         default="off",
         alias="schema",
-        description="What becomes of a published message whose `data` does not match [the schema of its job]"
-        "(schemas.md): `enforce` refuses it with 422, `warn` logs and counts it, `off` does not look.",
+        description="A publish without [its job's schema](schemas.md): `enforce` is 422, `warn` logs and counts, "
+        "`off` does not look.",
     )
     schema_on_receive: bool = Field(
         default=False,
-        description="Whether messages are checked when they are received, too: `enforce` then dead-letters those that "
-        "do not match, `warn` logs and counts them.",
+        description="Whether received messages are checked, too: `enforce` dead-letters what does not match, `warn` "
+        "logs and counts it.",
     )
     redact: Annotated[tuple[Annotated[str, AfterValidator(check_pointer)], ...], BeforeValidator(commas)] = Field(
         default=(),
@@ -191,8 +191,8 @@ class LimitSettings(Section):
     max_publishes_in_flight: int = Field(
         default=Bounds.max_publishes_in_flight,
         ge=1,
-        description="Publishes that one process serves at a time; more are 429. With several brokers, one gets at most "
-        "half of this and of each other `…_in_flight`.",
+        description="Publishes that one process serves at a time; more are 429. One of several brokers gets half of "
+        "each `…_in_flight`.",
     )
     max_publish_bytes_in_flight: int = Field(
         default=Bounds.max_publish_bytes_in_flight, ge=1_024, description="Total size of the bodies of these publishes."
@@ -317,9 +317,8 @@ class IdempotencySettings(Section):
     store: str = Field(
         default="own",
         min_length=1,
-        description="The broker that keeps the idempotency keys of all queues: one that keeps them atomically in "
-        "[the table of brokers](brokers.md#compare). `own`: the broker of each queue, where it supports keys. `none`: "
-        "no keys; a request with one is 422.",
+        description="A broker that [can](brokers.md#compare) keep the keys of all queues; `own`: that of each queue; "
+        "`none`: a key is 422.",
     )
     retention_seconds: Seconds = Field(default=86_400, le=31_536_000, description="The time for which a key is kept.")
     max_keys: int = Field(
@@ -355,8 +354,8 @@ class JournalSettings(Section):
     max_bytes: int | None = Field(
         default=None,
         ge=1_048_576,
-        description="Maximum size of all landed segments in a directory; the oldest are deleted. Not for other stores, "
-        "which have rules of their own. None: segments are never deleted.",
+        description="Maximum size of all landed segments in a directory; the oldest are deleted. None, and other "
+        "stores: never deleted.",
     )
     bodies: bool = Field(default=False, description="Whether records contain the envelopes.")
     meta: Annotated[
@@ -389,6 +388,6 @@ class ConsoleSettings(Section):
         default=None,
         pattern=r"^https?://[^\s{}]*(\{trace_id\}[^\s{}]*)+$",
         max_length=2_000,
-        description="The address of a trace in another program, such as `https://grafana.example/trace/{trace_id}`: "
-        "`{trace_id}` is replaced by the 32 hexadecimal digits. None: the console has no such links.",
+        description="Links of the console to traces, such as `https://grafana.example/trace/{trace_id}` (32 "
+        "hexadecimal digits). None: no links.",
     )

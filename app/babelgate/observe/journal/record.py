@@ -112,8 +112,8 @@ SCHEMA: tuple[Column, ...] = (
     Column(
         "outcome",
         "string",
-        "how a lease ended (acked, nacked, rejected), why a message was dead-lettered or dropped, the code of a poison "
-        "message, or `edited` or `forced` for a redriven one that is not the message itself",
+        "how a lease ended, why a message was dead-lettered or dropped, the code of poison; `edited`, `forced`: of a "
+        "redrive",
         nullable=True,
     ),
     Column("to_queue", "string", "of a redriven message: its new queue", optional=True),
