@@ -22,7 +22,7 @@ class CertificateSettings(Section):
     """Whom client certificates with an alternative name are of; see docs/identities.md."""
 
     san: Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_san)] = Field(
-        description="`DNS:…`, `URI:spiffe://…` or `email:…@…`. `*`: a DNS label, a path's segment, or all before `@`."
+        description="`DNS:…`, `URI:spiffe://…` or `email:…@…`. `*`: a DNS label, a segment, or all before `@`."
     )
     name: str | None = Field(
         default=None,

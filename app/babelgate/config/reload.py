@@ -12,6 +12,6 @@ class ReloadSettings(Section):
 
     watch: bool = Field(
         default=False,
-        description="Whether the file of `--config`, and the files that its `${file:…}` name, are looked at every 2 s, "
-        "and [loaded again](reload.md) when their content has changed. SIGHUP loads it in any case.",
+        description="Whether the file of `--config` and the files of its `${file:…}` are [loaded again](reload.md) "
+        "when they change. SIGHUP always does.",
     )

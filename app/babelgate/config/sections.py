@@ -388,6 +388,5 @@ class ConsoleSettings(Section):
         default=None,
         pattern=r"^https?://[^\s{}]*(\{trace_id\}[^\s{}]*)+$",
         max_length=2_000,
-        description="Links of the console to traces, such as `https://grafana.example/trace/{trace_id}` (32 "
-        "hexadecimal digits). None: no links.",
+        description="Links of the console to traces: `https://grafana.example/trace/{trace_id}` (hexadecimal). None: none.",
     )
