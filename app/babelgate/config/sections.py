@@ -388,5 +388,6 @@ class ConsoleSettings(Section):
         default=None,
         pattern=r"^https?://[^\s{}]*(\{trace_id\}[^\s{}]*)+$",
         max_length=2_000,
-        description="Links of the console to traces: `https://grafana.example/trace/{trace_id}` (hexadecimal). None: none.",
+        description="Links of the console to traces: `https://grafana.example/trace/{trace_id}` (hexadecimal). None: "
+        "none.",
     )
