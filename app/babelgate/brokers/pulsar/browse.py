@@ -24,7 +24,7 @@ from babelgate.brokers.pulsar.queue import ReceivingQueue
 from babelgate.brokers.pulsar.url import PulsarQueue
 from babelgate.brokers.pulsar.wire import EntryId
 from babelgate.clock import Clock
-from babelgate.errors import BabelgateError, InvalidParameter
+from babelgate.errors import BabelgateError, InvalidParameter, LeaseLost
 from babelgate.runtime.cache import Cache
 
 _TAKEN = 500
@@ -34,7 +34,8 @@ _READ = 1_000
 """Permits of a reader."""
 
 _REMOVED_BYTES = 32 * 1024 * 1024
-"""Of the names of removed dead letters that a process remembers: about 100,000."""
+"""Of the names of removed dead letters that a process remembers, and of removed messages that a purge does: about
+100,000."""
 
 _READING = f"{SUBSCRIPTION}-reading"
 """The subscription of the one process that reads dead letters of a topic."""
@@ -74,10 +75,12 @@ class PulsarBrowser:
         before is found, too, so that they are counted by the backlog.
         """
         count = 0
+        counted: Cache[str, None] = Cache(_REMOVED_BYTES)
         async with self._browsing(queue) as consumers:
             while found := await consumers.reserve(_TAKEN, 0):
-                await _acknowledged(consumers, [each.handle for each in found])
-                count += len(found)
+                for name in await _removed(consumers, found):
+                    count += name not in counted
+                    counted.keep(name, None)
             if before := await consumers.backlog():
                 delayed = await self._delayed(queue)
                 for start in range(0, len(delayed), _TAKEN):
@@ -120,9 +123,7 @@ class PulsarBrowser:
             left -= alone
             # What belongs to a producer's batch is removed by the consumer that has the batch.
             while left and (found := await _next_dead(consumers, self._others_seconds)):
-                mine = [each.handle for each in found if _name(each.handle) in left]
-                await _acknowledged(consumers, mine)
-                for name in map(_name, mine):
+                for name in await _removed(consumers, [each for each in found if _name(each.handle) in left]):
                     done[wanted[name]] = True
                     left.discard(name)
         for name, position in wanted.items():
@@ -230,6 +231,21 @@ async def _acknowledged(consumers: ReceivingQueue, handles: Sequence[str]) -> No
     for outcome in await consumers.ack(handles):
         if isinstance(outcome, BabelgateError):
             raise outcome
+
+
+async def _removed(consumers: ReceivingQueue, found: Sequence[Delivery]) -> list[str]:
+    """Acknowledge what was found; the names of the removed messages. A message whose delivery is not held any more was
+    sent again, and is found again. Raises the first other error."""
+    page: _Page = {}
+    _add(page, found)
+    handles = [each.handle for each in page.values()]
+    removed = []
+    for handle, outcome in zip(handles, await consumers.ack(handles), strict=True):
+        if outcome is None:
+            removed.append(_name(handle))
+        elif not isinstance(outcome, LeaseLost):
+            raise outcome
+    return removed
 
 
 def _handle(text: str) -> Handle:
