@@ -203,7 +203,8 @@ class Forwarding:
             except OwnerUnreachable as error:
                 is_acks = not (part.nacks or part.rejects or part.extends)
                 needs_owner = not is_acks and route.settles_elsewhere
-                if error.facts.get("is_refusal") or needs_owner or not is_anywhere:
+                is_bound = route.capabilities.lease_bound_to is not None
+                if not is_anywhere or needs_owner or (is_bound and error.facts.get("is_refusal")):
                     return error
                 # It was only forwarded for the owner to see it, and to know whether its lease has ended.
                 if is_kept:

@@ -21,8 +21,10 @@ from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.forwarding import Request, merge, split
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
-from babelgate.gateway.routing import Route, Router, Rule
+from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.observe.events import Event
 from babelgate.observe.metrics.exposition import exposition
 from babelgate.observe.metrics.recorder import Metrics
@@ -292,6 +294,22 @@ class TestForwarding:
         told = [OwnerUnreachable] * 2 if is_refusal else [OutcomeUnknown, None]
         assert kinds([result.error for result in results]) == told
         assert len(binding.calls["ack"]) == (0 if is_refusal else 1)
+
+    @pytest.mark.parametrize("is_refusal", [False, True])
+    async def test_a_receiver_that_only_counts_a_lease_is_not_needed(self, is_refusal: bool) -> None:
+        binding = MemoryBinding("memory")
+        router = Router([Rule(QUEUE, binding, Policy(limits=QueueTerms(max_leases=9)))])
+        sealer, others = TokenSealer(KEYS), Others(OwnerUnreachable(reason="x", is_refusal=is_refusal))
+        gateway = Gateway({"memory": binding}, router, sealer, forwarder=others, rate_limits=RateLimits(router))
+        for _ in range(2):
+            await gateway.publish(ANYONE, QUEUE, draft({}))
+        one, two = (
+            sealer.seal(Lease(QUEUE, "memory", each.handle, "feedfeedfeedfeed", each.lease_expires_at, 0, sticky=True))
+            for each in await binding.reserve(NativeQueue(QUEUE), 2, 0, 60)
+        )
+        results = await gateway.settle(ANYONE, QUEUE, Settlement([one], [Nack([two])]))
+        assert [result.error for result in results] == [None, None]
+        assert len(others.asked) == 1
 
     async def test_what_a_peer_sends_is_not_sent_on(self) -> None:
         others = Others()
