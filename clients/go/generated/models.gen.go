@@ -1130,7 +1130,7 @@ type ConfigurationReload struct {
 	// LoadedAt When it was loaded, Unix milliseconds UTC.
 	LoadedAt int64 `json:"loaded_at"`
 
-	// Version Counts the configurations of this process from 1, the start.
+	// Version Counts the configurations of the gateway from 1, the start.
 	Version              int64                  `json:"version"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -1535,6 +1535,9 @@ type Figures struct {
 	// DeliveryP99Seconds The age that 99 % of the messages had at most at their first delivery, in seconds.
 	DeliveryP99Seconds *float64 `json:"delivery_p99_seconds"`
 
+	// Dropped Expired messages that were removed, because their route has `expired: drop`.
+	Dropped int64 `json:"dropped"`
+
 	// LeaseExpired Leases that expired before a settle.
 	LeaseExpired int64 `json:"lease_expired"`
 
@@ -1593,6 +1596,22 @@ type IssuedToken struct {
 
 	// Told How many other processes have confirmed that they know it.
 	Told                 int64                  `json:"told"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// IssuerState The keys of an issuer of tokens, as this process knows them.
+type IssuerState struct {
+	// Error Why the last try to read them failed; left out: it did not. Earlier keys stay in use.
+	Error *string `json:"error,omitempty"`
+
+	// Issuer As it is configured.
+	Issuer string `json:"issuer"`
+
+	// Keys How many keys verify tokens; 0: its tokens are refused.
+	Keys int64 `json:"keys"`
+
+	// ReadAt When the keys were read last, Unix milliseconds UTC; left out: never.
+	ReadAt               *int64                 `json:"read_at,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -1723,8 +1742,11 @@ type LoadedConfiguration struct {
 	// Settings The whole configuration, defaults included. Secrets, digests and passwords are masked.
 	Settings map[string]interface{} `json:"settings"`
 
-	// Version Counts the configurations of this process from 1, the start.
-	Version              int64                  `json:"version"`
+	// Version Counts the configurations of the gateway from 1, the start.
+	Version int64 `json:"version"`
+
+	// Workers Each worker of the gateway, the one that answers first. They load a configuration all together, or none does.
+	Workers              []WorkerConfiguration  `json:"workers"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
@@ -1791,6 +1813,9 @@ type Minute struct {
 
 	// DeliveryP99Seconds The age that 99 % of the messages had at most at their first delivery, in seconds.
 	DeliveryP99Seconds *float64 `json:"delivery_p99_seconds"`
+
+	// Dropped Expired messages that were removed, because their route has `expired: drop`.
+	Dropped int64 `json:"dropped"`
 
 	// LeaseExpired Leases that expired before a settle.
 	LeaseExpired int64 `json:"lease_expired"`
@@ -1873,6 +1898,33 @@ type NativeWrite struct {
 	// Examples: {"exchange":"","mandatory":true,"routing_key":"emails"}
 	Target               map[string]interface{} `json:"target"`
 	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// Page The bounds of a token that is part of a web page.
+type Page struct {
+	// MaxMessageBytes Size of one message as it is sent, in bytes.
+	MaxMessageBytes int64 `json:"max_message_bytes"`
+
+	// Origins The origins of the pages.
+	Origins []string `json:"origins"`
+
+	// PerMinute Messages a minute that each process accepts with it.
+	PerMinute            int64                  `json:"per_minute"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// PageRequest The bounds of a token that is part of a web page, where anyone can read it.
+type PageRequest struct {
+	// MaxMessageBytes Size of one message as it is sent, in bytes. Default: 16384.
+	MaxMessageBytes *int64 `json:"max_message_bytes,omitempty"`
+
+	// Origins The origins of the pages, such as `https://shop.example`; `cors` of the configuration must allow each, or browsers do not let the page use the token.
+	//
+	// Examples: ["https://shop.example"]
+	Origins []string `json:"origins"`
+
+	// PerMinute Messages a minute that each process accepts with this token. After a pause as many may come at once. Default: 60.
+	PerMinute *int64 `json:"per_minute,omitempty"`
 }
 
 // Pause The pause of a queue.
@@ -1988,6 +2040,9 @@ type PolicyOrderingKey string
 type Probe struct {
 	// Brokers Only with `verbose`, and for callers that may manage queues on these brokers.
 	Brokers *[]BrokerState `json:"brokers,omitempty"`
+
+	// Issuers Only with `verbose`, where some are configured, and for callers that see brokers.
+	Issuers *[]IssuerState `json:"issuers,omitempty"`
 
 	// Status Always `ok`; any other state is a problem.
 	Status               ProbeStatus            `json:"status"`
@@ -2244,7 +2299,7 @@ type PushRemoved struct {
 //
 // Examples: {"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"url":"https://shop.example/hooks/orders"}
 type PushRequest struct {
-	// Body What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
+	// Body What is posted: the `envelope`, its `data`, a structured event (`cloudevents`), or a binary one (`cloudevents_binary`).
 	Body *PushRequestBody `json:"body,omitempty"`
 
 	// Concurrency Most posts at a time, of each process. 1 keeps the order of the queue. Default: 10.
@@ -2253,7 +2308,7 @@ type PushRequest struct {
 	// Headers More headers of each post, such as `authorization`.
 	Headers *map[string]string `json:"headers,omitempty"`
 
-	// MaxMessages Most messages in one post, whose body is then a list of at least one. None: one message, without a list. The binary mode has no lists.
+	// MaxMessages Most messages in one post, whose body is then a list. None: one message, without a list. Not in the binary mode.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
 	// PerSecond Most posts in a second, of each process. None: no bound.
@@ -2274,7 +2329,7 @@ type PushRequest struct {
 	Url string `json:"url"`
 }
 
-// PushRequestBody What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
+// PushRequestBody What is posted: the `envelope`, its `data`, a structured event (`cloudevents`), or a binary one (`cloudevents_binary`).
 type PushRequestBody string
 
 // PushState The state of a push in the process that answers.
@@ -2407,6 +2462,9 @@ type QueueLimits struct {
 	// MaxDepth Messages beyond which publishes get 429 `queue_full`; `null`: any.
 	MaxDepth *int64 `json:"max_depth"`
 
+	// MaxLeases Leases of messages that one process has handed out, at a time.
+	MaxLeases *int64 `json:"max_leases"`
+
 	// MaxMessageBytes Size of one message as it is sent.
 	MaxMessageBytes *int64 `json:"max_message_bytes"`
 
@@ -2469,6 +2527,9 @@ type RateTerms struct {
 
 	// BytesPerSecond Bytes of published messages a second.
 	BytesPerSecond *float64 `json:"bytes_per_second"`
+
+	// MaxLeases Leases of messages that one process has handed out, at a time.
+	MaxLeases *int64 `json:"max_leases"`
 
 	// MaxMessageBytes Size of one message as it is sent.
 	MaxMessageBytes *int64 `json:"max_message_bytes"`
@@ -3106,6 +3167,9 @@ type Token struct {
 	// OldEndsAt When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
 	OldEndsAt *int64 `json:"old_ends_at"`
 
+	// Page The bounds of a token that is part of a web page; `null`: of none.
+	Page *Page `json:"page"`
+
 	// Rights For each name or pattern of queues: `send`, `listen`, `manage`, `observe`.
 	Rights               map[string][]Right     `json:"rights"`
 	AdditionalProperties map[string]interface{} `json:"-"`
@@ -3127,6 +3191,9 @@ type TokenRequest struct {
 
 	// Name The name of the holder, for logs: 1 to 120 of `A-Z a-z 0-9 . _ -`. No other valid token has it.
 	Name string `json:"name"`
+
+	// Page The token is part of a web page, and can only publish, within these bounds; `rights` must be `send` alone. Without it: an ordinary token.
+	Page *PageRequest `json:"page,omitempty"`
 
 	// Rights For each name or pattern of queues: `send`, `listen`, `manage`, `observe`. You need `manage` and each of these rights on all these queues.
 	Rights map[string][]Right `json:"rights"`
@@ -3226,6 +3293,22 @@ type Warning struct {
 
 // WarningCode A stable code, for programs.
 type WarningCode string
+
+// WorkerConfiguration What a worker of the gateway serves.
+type WorkerConfiguration struct {
+	// Digest The digest of its configuration.
+	Digest *string `json:"digest"`
+
+	// LoadedAt When it was loaded, Unix milliseconds UTC.
+	LoadedAt *int64 `json:"loaded_at"`
+
+	// Pid Its process.
+	Pid int64 `json:"pid"`
+
+	// Version The version of its configuration; `null` if it did not answer, and so are the others.
+	Version              *int64                 `json:"version"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
 
 // Problem400 RFC 9457 problem details. `errors` lists the defects of the request; `trace_id` is the envelope's.
 type Problem400 = Problem
@@ -6346,6 +6429,14 @@ func (a *Figures) UnmarshalJSON(b []byte) error {
 		delete(object, "delivery_p99_seconds")
 	}
 
+	if raw, found := object["dropped"]; found {
+		err = json.Unmarshal(raw, &a.Dropped)
+		if err != nil {
+			return fmt.Errorf("error reading 'dropped': %w", err)
+		}
+		delete(object, "dropped")
+	}
+
 	if raw, found := object["lease_expired"]; found {
 		err = json.Unmarshal(raw, &a.LeaseExpired)
 		if err != nil {
@@ -6449,6 +6540,11 @@ func (a Figures) MarshalJSON() ([]byte, error) {
 	object["delivery_p99_seconds"], err = json.Marshal(a.DeliveryP99Seconds)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'delivery_p99_seconds': %w", err)
+	}
+
+	object["dropped"], err = json.Marshal(a.Dropped)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'dropped': %w", err)
 	}
 
 	object["lease_expired"], err = json.Marshal(a.LeaseExpired)
@@ -6722,6 +6818,115 @@ func (a IssuedToken) MarshalJSON() ([]byte, error) {
 	object["told"], err = json.Marshal(a.Told)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'told': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for IssuerState. Returns the specified
+// element and whether it was found
+func (a IssuerState) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for IssuerState
+func (a *IssuerState) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for IssuerState to handle AdditionalProperties
+func (a *IssuerState) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["error"]; found {
+		err = json.Unmarshal(raw, &a.Error)
+		if err != nil {
+			return fmt.Errorf("error reading 'error': %w", err)
+		}
+		delete(object, "error")
+	}
+
+	if raw, found := object["issuer"]; found {
+		err = json.Unmarshal(raw, &a.Issuer)
+		if err != nil {
+			return fmt.Errorf("error reading 'issuer': %w", err)
+		}
+		delete(object, "issuer")
+	}
+
+	if raw, found := object["keys"]; found {
+		err = json.Unmarshal(raw, &a.Keys)
+		if err != nil {
+			return fmt.Errorf("error reading 'keys': %w", err)
+		}
+		delete(object, "keys")
+	}
+
+	if raw, found := object["read_at"]; found {
+		err = json.Unmarshal(raw, &a.ReadAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'read_at': %w", err)
+		}
+		delete(object, "read_at")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for IssuerState to handle AdditionalProperties
+func (a IssuerState) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Error != nil {
+		object["error"], err = json.Marshal(a.Error)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'error': %w", err)
+		}
+	}
+
+	object["issuer"], err = json.Marshal(a.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'issuer': %w", err)
+	}
+
+	object["keys"], err = json.Marshal(a.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'keys': %w", err)
+	}
+
+	if a.ReadAt != nil {
+		object["read_at"], err = json.Marshal(a.ReadAt)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'read_at': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -7414,6 +7619,14 @@ func (a *LoadedConfiguration) UnmarshalJSON(b []byte) error {
 		delete(object, "version")
 	}
 
+	if raw, found := object["workers"]; found {
+		err = json.Unmarshal(raw, &a.Workers)
+		if err != nil {
+			return fmt.Errorf("error reading 'workers': %w", err)
+		}
+		delete(object, "workers")
+	}
+
 	if len(object) != 0 {
 		a.AdditionalProperties = make(map[string]interface{})
 		for fieldName, fieldBuf := range object {
@@ -7465,6 +7678,13 @@ func (a LoadedConfiguration) MarshalJSON() ([]byte, error) {
 	object["version"], err = json.Marshal(a.Version)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'version': %w", err)
+	}
+
+	if a.Workers != nil {
+		object["workers"], err = json.Marshal(a.Workers)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'workers': %w", err)
+		}
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -7742,6 +7962,14 @@ func (a *Minute) UnmarshalJSON(b []byte) error {
 		delete(object, "delivery_p99_seconds")
 	}
 
+	if raw, found := object["dropped"]; found {
+		err = json.Unmarshal(raw, &a.Dropped)
+		if err != nil {
+			return fmt.Errorf("error reading 'dropped': %w", err)
+		}
+		delete(object, "dropped")
+	}
+
 	if raw, found := object["lease_expired"]; found {
 		err = json.Unmarshal(raw, &a.LeaseExpired)
 		if err != nil {
@@ -7850,6 +8078,11 @@ func (a Minute) MarshalJSON() ([]byte, error) {
 	object["delivery_p99_seconds"], err = json.Marshal(a.DeliveryP99Seconds)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'delivery_p99_seconds': %w", err)
+	}
+
+	object["dropped"], err = json.Marshal(a.Dropped)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'dropped': %w", err)
 	}
 
 	object["lease_expired"], err = json.Marshal(a.LeaseExpired)
@@ -8116,6 +8349,100 @@ func (a NativeWrite) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'target': %w", err)
 		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Page. Returns the specified
+// element and whether it was found
+func (a Page) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Page
+func (a *Page) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Page to handle AdditionalProperties
+func (a *Page) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["max_message_bytes"]; found {
+		err = json.Unmarshal(raw, &a.MaxMessageBytes)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_message_bytes': %w", err)
+		}
+		delete(object, "max_message_bytes")
+	}
+
+	if raw, found := object["origins"]; found {
+		err = json.Unmarshal(raw, &a.Origins)
+		if err != nil {
+			return fmt.Errorf("error reading 'origins': %w", err)
+		}
+		delete(object, "origins")
+	}
+
+	if raw, found := object["per_minute"]; found {
+		err = json.Unmarshal(raw, &a.PerMinute)
+		if err != nil {
+			return fmt.Errorf("error reading 'per_minute': %w", err)
+		}
+		delete(object, "per_minute")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Page to handle AdditionalProperties
+func (a Page) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["max_message_bytes"], err = json.Marshal(a.MaxMessageBytes)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_message_bytes': %w", err)
+	}
+
+	if a.Origins != nil {
+		object["origins"], err = json.Marshal(a.Origins)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'origins': %w", err)
+		}
+	}
+
+	object["per_minute"], err = json.Marshal(a.PerMinute)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'per_minute': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -8721,6 +9048,14 @@ func (a *Probe) UnmarshalJSON(b []byte) error {
 		delete(object, "brokers")
 	}
 
+	if raw, found := object["issuers"]; found {
+		err = json.Unmarshal(raw, &a.Issuers)
+		if err != nil {
+			return fmt.Errorf("error reading 'issuers': %w", err)
+		}
+		delete(object, "issuers")
+	}
+
 	if raw, found := object["status"]; found {
 		err = json.Unmarshal(raw, &a.Status)
 		if err != nil {
@@ -8752,6 +9087,13 @@ func (a Probe) MarshalJSON() ([]byte, error) {
 		object["brokers"], err = json.Marshal(a.Brokers)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'brokers': %w", err)
+		}
+	}
+
+	if a.Issuers != nil {
+		object["issuers"], err = json.Marshal(a.Issuers)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'issuers': %w", err)
 		}
 	}
 
@@ -10732,6 +11074,14 @@ func (a *QueueLimits) UnmarshalJSON(b []byte) error {
 		delete(object, "max_depth")
 	}
 
+	if raw, found := object["max_leases"]; found {
+		err = json.Unmarshal(raw, &a.MaxLeases)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_leases': %w", err)
+		}
+		delete(object, "max_leases")
+	}
+
 	if raw, found := object["max_message_bytes"]; found {
 		err = json.Unmarshal(raw, &a.MaxMessageBytes)
 		if err != nil {
@@ -10817,6 +11167,11 @@ func (a QueueLimits) MarshalJSON() ([]byte, error) {
 	object["max_depth"], err = json.Marshal(a.MaxDepth)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'max_depth': %w", err)
+	}
+
+	object["max_leases"], err = json.Marshal(a.MaxLeases)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_leases': %w", err)
 	}
 
 	object["max_message_bytes"], err = json.Marshal(a.MaxMessageBytes)
@@ -11113,6 +11468,14 @@ func (a *RateTerms) UnmarshalJSON(b []byte) error {
 		delete(object, "bytes_per_second")
 	}
 
+	if raw, found := object["max_leases"]; found {
+		err = json.Unmarshal(raw, &a.MaxLeases)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_leases': %w", err)
+		}
+		delete(object, "max_leases")
+	}
+
 	if raw, found := object["max_message_bytes"]; found {
 		err = json.Unmarshal(raw, &a.MaxMessageBytes)
 		if err != nil {
@@ -11180,6 +11543,11 @@ func (a RateTerms) MarshalJSON() ([]byte, error) {
 	object["bytes_per_second"], err = json.Marshal(a.BytesPerSecond)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'bytes_per_second': %w", err)
+	}
+
+	object["max_leases"], err = json.Marshal(a.MaxLeases)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_leases': %w", err)
 	}
 
 	object["max_message_bytes"], err = json.Marshal(a.MaxMessageBytes)
@@ -14173,6 +14541,14 @@ func (a *Token) UnmarshalJSON(b []byte) error {
 		delete(object, "old_ends_at")
 	}
 
+	if raw, found := object["page"]; found {
+		err = json.Unmarshal(raw, &a.Page)
+		if err != nil {
+			return fmt.Errorf("error reading 'page': %w", err)
+		}
+		delete(object, "page")
+	}
+
 	if raw, found := object["rights"]; found {
 		err = json.Unmarshal(raw, &a.Rights)
 		if err != nil {
@@ -14228,6 +14604,11 @@ func (a Token) MarshalJSON() ([]byte, error) {
 	object["old_ends_at"], err = json.Marshal(a.OldEndsAt)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'old_ends_at': %w", err)
+	}
+
+	object["page"], err = json.Marshal(a.Page)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'page': %w", err)
 	}
 
 	if a.Rights != nil {
@@ -14815,6 +15196,111 @@ func (a Warning) MarshalJSON() ([]byte, error) {
 	object["pointer"], err = json.Marshal(a.Pointer)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'pointer': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for WorkerConfiguration. Returns the specified
+// element and whether it was found
+func (a WorkerConfiguration) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for WorkerConfiguration
+func (a *WorkerConfiguration) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for WorkerConfiguration to handle AdditionalProperties
+func (a *WorkerConfiguration) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["digest"]; found {
+		err = json.Unmarshal(raw, &a.Digest)
+		if err != nil {
+			return fmt.Errorf("error reading 'digest': %w", err)
+		}
+		delete(object, "digest")
+	}
+
+	if raw, found := object["loaded_at"]; found {
+		err = json.Unmarshal(raw, &a.LoadedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'loaded_at': %w", err)
+		}
+		delete(object, "loaded_at")
+	}
+
+	if raw, found := object["pid"]; found {
+		err = json.Unmarshal(raw, &a.Pid)
+		if err != nil {
+			return fmt.Errorf("error reading 'pid': %w", err)
+		}
+		delete(object, "pid")
+	}
+
+	if raw, found := object["version"]; found {
+		err = json.Unmarshal(raw, &a.Version)
+		if err != nil {
+			return fmt.Errorf("error reading 'version': %w", err)
+		}
+		delete(object, "version")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for WorkerConfiguration to handle AdditionalProperties
+func (a WorkerConfiguration) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["digest"], err = json.Marshal(a.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'digest': %w", err)
+	}
+
+	object["loaded_at"], err = json.Marshal(a.LoadedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'loaded_at': %w", err)
+	}
+
+	object["pid"], err = json.Marshal(a.Pid)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'pid': %w", err)
+	}
+
+	object["version"], err = json.Marshal(a.Version)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'version': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

@@ -244,7 +244,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -479,7 +479,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -733,7 +733,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -953,7 +953,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1198,7 +1198,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1443,7 +1443,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1688,7 +1688,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -1933,7 +1933,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2178,7 +2178,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2416,7 +2416,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -2630,7 +2630,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3019,7 +3019,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3261,7 +3261,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3484,7 +3484,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3682,7 +3682,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -3887,7 +3887,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4154,7 +4154,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -4355,7 +4355,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5013,7 +5013,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5257,7 +5257,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5492,7 +5492,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5727,7 +5727,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -5965,7 +5965,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6175,7 +6175,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6384,7 +6384,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6583,7 +6583,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -6786,7 +6786,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7011,7 +7011,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7247,7 +7247,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7445,7 +7445,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7665,7 +7665,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -7875,7 +7875,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8095,7 +8095,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8314,7 +8314,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8535,7 +8535,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -8762,6 +8762,9 @@ namespace Babelgate.Client.Generated
         /// <br/>
         /// <br/>Nobody grants what he does not have: it requires the right `manage`, and each right that is granted, on all queues
         /// <br/>of `rights`.
+        /// <br/>
+        /// <br/>With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages of these
+        /// <br/>origins, at most `per_minute` messages of at most `max_message_bytes`.
         /// </remarks>
         /// <returns>The token, and its secret.</returns>
         /// <exception cref="ApiException">A server side error occurred.</exception>
@@ -9880,7 +9883,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -10054,7 +10057,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -10227,7 +10230,7 @@ namespace Babelgate.Client.Generated
                             {
                                 throw new ApiException("Response was null which was not expected.", status_, objectResponse_.Text, headers_, null);
                             }
-                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
+                            throw new ApiException<Problem>("Idempotency key share full \u00b7 Overloaded \u00b7 Queue full \u00b7 Rate exceeded \u00b7 Too many at a time \u00b7 Too many leases \u00b7 Too many redrives", status_, objectResponse_.Text, headers_, objectResponse_.Object, null);
                         }
                         else
                         if (status_ == 431)
@@ -10523,7 +10526,7 @@ namespace Babelgate.Client.Generated
         /// 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
         /// <br/>
         /// <br/>With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
-        /// <br/>about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer names no
+        /// <br/>about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right `manage` or `observe`, the answer names no
         /// <br/>broker, unless the setting `open_readyz` allows it.
         /// </remarks>
         /// <param name="verbose">Whether to list the brokers. Without a value: `true`. Without the parameter: `false`.</param>
@@ -10654,7 +10657,8 @@ namespace Babelgate.Client.Generated
         /// </summary>
         /// <remarks>
         /// Return the configuration that the process that answers serves by: its file with all defaults, and with secrets,
-        /// <br/>digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another one failed.
+        /// <br/>digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another one failed,
+        /// <br/>`workers` what each worker of the gateway serves.
         /// <br/>
         /// <br/>Requires the right `manage` on `*`.
         /// </remarks>
@@ -10789,8 +10793,9 @@ namespace Babelgate.Client.Generated
         /// Load the configuration again
         /// </summary>
         /// <remarks>
-        /// Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives,
-        /// <br/>streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.
+        /// Let the gateway read its configuration file again, and serve by it, with all its workers. Requests, waiting
+        /// <br/>receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file:
+        /// <br/>call each.
         /// <br/>
         /// <br/>Requires the right `manage` on `*`.
         /// </remarks>
@@ -11962,7 +11967,7 @@ namespace Babelgate.Client.Generated
     public partial class ConfigurationReload
     {
         /// <summary>
-        /// Counts the configurations of this process from 1, the start.
+        /// Counts the configurations of the gateway from 1, the start.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("version")]
@@ -12989,6 +12994,14 @@ namespace Babelgate.Client.Generated
         public long BrokerErrors { get; set; } = default!;
 
         /// <summary>
+        /// Expired messages that were removed, because their route has `expired: drop`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("dropped")]
+
+        public long Dropped { get; set; } = default!;
+
+        /// <summary>
         /// Median duration of a publish at the broker, in seconds.
         /// </summary>
 
@@ -13129,6 +13142,55 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("token")]
 
         public Token Token { get; set; } = new Token();
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The keys of an issuer of tokens, as this process knows them.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class IssuerState
+    {
+        /// <summary>
+        /// As it is configured.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("issuer")]
+
+        public string Issuer { get; set; } = default!;
+
+        /// <summary>
+        /// How many keys verify tokens; 0: its tokens are refused.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("keys")]
+
+        public long Keys { get; set; } = default!;
+
+        /// <summary>
+        /// When the keys were read last, Unix milliseconds UTC; left out: never.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("read_at")]
+
+        public long? ReadAt { get; set; } = default!;
+
+        /// <summary>
+        /// Why the last try to read them failed; left out: it did not. Earlier keys stay in use.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("error")]
+
+        public string? Error { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -13421,7 +13483,7 @@ namespace Babelgate.Client.Generated
     public partial class LoadedConfiguration
     {
         /// <summary>
-        /// Counts the configurations of this process from 1, the start.
+        /// Counts the configurations of the gateway from 1, the start.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("version")]
@@ -13459,6 +13521,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("refused")]
 
         public ConfigurationRefusal? Refused { get; set; } = default!;
+
+        /// <summary>
+        /// Each worker of the gateway, the one that answers first. They load a configuration all together, or none does.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("workers")]
+
+        public System.Collections.Generic.IReadOnlyList<WorkerConfiguration> Workers { get; set; } = new System.Collections.Generic.List<WorkerConfiguration>();
 
         /// <summary>
         /// The whole configuration, defaults included. Secrets, digests and passwords are masked.
@@ -13661,6 +13731,14 @@ namespace Babelgate.Client.Generated
         public long BrokerErrors { get; set; } = default!;
 
         /// <summary>
+        /// Expired messages that were removed, because their route has `expired: drop`.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("dropped")]
+
+        public long Dropped { get; set; } = default!;
+
+        /// <summary>
         /// Median duration of a publish at the broker, in seconds.
         /// </summary>
 
@@ -13842,6 +13920,79 @@ namespace Babelgate.Client.Generated
             get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
             set { _additionalProperties = value; }
         }
+
+    }
+
+    /// <summary>
+    /// The bounds of a token that is part of a web page.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class Page
+    {
+        /// <summary>
+        /// The origins of the pages.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("origins")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Origins { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// Messages a minute that each process accepts with it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("per_minute")]
+
+        public long PerMinute { get; set; } = default!;
+
+        /// <summary>
+        /// Size of one message as it is sent, in bytes.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_message_bytes")]
+
+        public long MaxMessageBytes { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// The bounds of a token that is part of a web page, where anyone can read it.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class PageRequest
+    {
+        /// <summary>
+        /// The origins of the pages, such as `https://shop.example`; `cors` of the configuration must allow each, or browsers do not let the page use the token.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("origins")]
+
+        public System.Collections.Generic.IReadOnlyList<string> Origins { get; set; } = new System.Collections.Generic.List<string>();
+
+        /// <summary>
+        /// Messages a minute that each process accepts with this token. After a pause as many may come at once. Default: 60.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("per_minute")]
+
+        public long? PerMinute { get; set; } = default!;
+
+        /// <summary>
+        /// Size of one message as it is sent, in bytes. Default: 16384.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_message_bytes")]
+
+        public long? MaxMessageBytes { get; set; } = default!;
 
     }
 
@@ -14151,6 +14302,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("brokers")]
 
         public System.Collections.Generic.IReadOnlyList<BrokerState>? Brokers { get; set; } = default!;
+
+        /// <summary>
+        /// Only with `verbose`, where some are configured, and for callers that see brokers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("issuers")]
+
+        public System.Collections.Generic.IReadOnlyList<IssuerState>? Issuers { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -14820,7 +14979,7 @@ namespace Babelgate.Client.Generated
         public System.Collections.Generic.IReadOnlyList<string> Secrets { get; set; } = new System.Collections.Generic.List<string>();
 
         /// <summary>
-        /// What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
+        /// What is posted: the `envelope`, its `data`, a structured event (`cloudevents`), or a binary one (`cloudevents_binary`).
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("body")]
@@ -14828,7 +14987,7 @@ namespace Babelgate.Client.Generated
         public string? Body { get; set; } = default!;
 
         /// <summary>
-        /// Most messages in one post, whose body is then a list of at least one. None: one message, without a list. The binary mode has no lists.
+        /// Most messages in one post, whose body is then a list. None: one message, without a list. Not in the binary mode.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_messages")]
@@ -15225,6 +15384,14 @@ namespace Babelgate.Client.Generated
         public long? MaxStreams { get; set; } = default!;
 
         /// <summary>
+        /// Leases of messages that one process has handed out, at a time.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_leases")]
+
+        public long? MaxLeases { get; set; } = default!;
+
+        /// <summary>
         /// The limits of each identity on this queue; `null`: none.
         /// </summary>
 
@@ -15410,6 +15577,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("max_streams")]
 
         public long? MaxStreams { get; set; } = default!;
+
+        /// <summary>
+        /// Leases of messages that one process has handed out, at a time.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("max_leases")]
+
+        public long? MaxLeases { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
@@ -17106,6 +17281,14 @@ namespace Babelgate.Client.Generated
 
         public long? OldEndsAt { get; set; } = default!;
 
+        /// <summary>
+        /// The bounds of a token that is part of a web page; `null`: of none.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("page")]
+
+        public Page? Page { get; set; } = default!;
+
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 
         [System.Text.Json.Serialization.JsonExtensionData]
@@ -17179,6 +17362,14 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("ends_at")]
 
         public long? EndsAt { get; set; } = default!;
+
+        /// <summary>
+        /// The token is part of a web page, and can only publish, within these bounds; `rights` must be `send` alone. Without it: an ordinary token.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("page")]
+
+        public PageRequest? Page { get; set; } = default!;
 
     }
 
@@ -17412,6 +17603,55 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("detail")]
 
         public string Detail { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
+
+    }
+
+    /// <summary>
+    /// What a worker of the gateway serves.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class WorkerConfiguration
+    {
+        /// <summary>
+        /// Its process.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("pid")]
+
+        public long Pid { get; set; } = default!;
+
+        /// <summary>
+        /// The version of its configuration; `null` if it did not answer, and so are the others.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("version")]
+
+        public long? Version { get; set; } = default!;
+
+        /// <summary>
+        /// The digest of its configuration.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("digest")]
+
+        public string? Digest { get; set; } = default!;
+
+        /// <summary>
+        /// When it was loaded, Unix milliseconds UTC.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("loaded_at")]
+
+        public long? LoadedAt { get; set; } = default!;
 
         private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
 

@@ -336,7 +336,7 @@ class ConfigurationReload implements ModelInterface, ArrayAccess, \JsonSerializa
     /**
      * Sets version
      *
-     * @param int $version Counts the configurations of this process from 1, the start.
+     * @param int $version Counts the configurations of the gateway from 1, the start.
      *
      * @return self
      */

@@ -67,6 +67,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         'redriven' => 'int',
         'lease_expired' => 'int',
         'broker_errors' => 'int',
+        'dropped' => 'int',
         'publish_p50_seconds' => 'float',
         'publish_p99_seconds' => 'float',
         'delivery_p50_seconds' => 'float',
@@ -90,6 +91,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         'redriven' => 'int64',
         'lease_expired' => 'int64',
         'broker_errors' => 'int64',
+        'dropped' => 'int64',
         'publish_p50_seconds' => 'double',
         'publish_p99_seconds' => 'double',
         'delivery_p50_seconds' => 'double',
@@ -111,6 +113,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         'redriven' => false,
         'lease_expired' => false,
         'broker_errors' => false,
+        'dropped' => false,
         'publish_p50_seconds' => true,
         'publish_p99_seconds' => true,
         'delivery_p50_seconds' => true,
@@ -212,6 +215,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         'redriven' => 'redriven',
         'lease_expired' => 'lease_expired',
         'broker_errors' => 'broker_errors',
+        'dropped' => 'dropped',
         'publish_p50_seconds' => 'publish_p50_seconds',
         'publish_p99_seconds' => 'publish_p99_seconds',
         'delivery_p50_seconds' => 'delivery_p50_seconds',
@@ -233,6 +237,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         'redriven' => 'setRedriven',
         'lease_expired' => 'setLeaseExpired',
         'broker_errors' => 'setBrokerErrors',
+        'dropped' => 'setDropped',
         'publish_p50_seconds' => 'setPublishP50Seconds',
         'publish_p99_seconds' => 'setPublishP99Seconds',
         'delivery_p50_seconds' => 'setDeliveryP50Seconds',
@@ -254,6 +259,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         'redriven' => 'getRedriven',
         'lease_expired' => 'getLeaseExpired',
         'broker_errors' => 'getBrokerErrors',
+        'dropped' => 'getDropped',
         'publish_p50_seconds' => 'getPublishP50Seconds',
         'publish_p99_seconds' => 'getPublishP99Seconds',
         'delivery_p50_seconds' => 'getDeliveryP50Seconds',
@@ -326,6 +332,7 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('redriven', $data ?? [], null);
         $this->setIfExists('lease_expired', $data ?? [], null);
         $this->setIfExists('broker_errors', $data ?? [], null);
+        $this->setIfExists('dropped', $data ?? [], null);
         $this->setIfExists('publish_p50_seconds', $data ?? [], null);
         $this->setIfExists('publish_p99_seconds', $data ?? [], null);
         $this->setIfExists('delivery_p50_seconds', $data ?? [], null);
@@ -385,6 +392,9 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['broker_errors'] === null) {
             $invalidProperties[] = "'broker_errors' can't be null";
+        }
+        if ($this->container['dropped'] === null) {
+            $invalidProperties[] = "'dropped' can't be null";
         }
         if ($this->container['publish_p50_seconds'] === null && !$this->isNullableSetToNull('publish_p50_seconds')) {
             $invalidProperties[] = "'publish_p50_seconds' can't be null";
@@ -652,6 +662,33 @@ class Figures implements ModelInterface, ArrayAccess, \JsonSerializable
             throw new \InvalidArgumentException('non-nullable broker_errors cannot be null');
         }
         $this->container['broker_errors'] = $broker_errors;
+
+        return $this;
+    }
+
+    /**
+     * Gets dropped
+     *
+     * @return int
+     */
+    public function getDropped()
+    {
+        return $this->container['dropped'];
+    }
+
+    /**
+     * Sets dropped
+     *
+     * @param int $dropped Expired messages that were removed, because their route has `expired: drop`.
+     *
+     * @return self
+     */
+    public function setDropped($dropped)
+    {
+        if (is_null($dropped)) {
+            throw new \InvalidArgumentException('non-nullable dropped cannot be null');
+        }
+        $this->container['dropped'] = $dropped;
 
         return $this;
     }

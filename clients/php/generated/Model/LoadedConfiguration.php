@@ -63,6 +63,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         'loaded_at' => 'int',
         'changed' => 'string[]',
         'refused' => '\Babelgate\Client\Generated\Model\ConfigurationRefusal',
+        'workers' => '\Babelgate\Client\Generated\Model\WorkerConfiguration[]',
         'settings' => 'array<string,mixed>'
     ];
 
@@ -79,6 +80,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         'loaded_at' => 'int64',
         'changed' => null,
         'refused' => null,
+        'workers' => null,
         'settings' => null
     ];
 
@@ -93,6 +95,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         'loaded_at' => false,
         'changed' => false,
         'refused' => true,
+        'workers' => false,
         'settings' => false
     ];
 
@@ -187,6 +190,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         'loaded_at' => 'loaded_at',
         'changed' => 'changed',
         'refused' => 'refused',
+        'workers' => 'workers',
         'settings' => 'settings'
     ];
 
@@ -201,6 +205,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         'loaded_at' => 'setLoadedAt',
         'changed' => 'setChanged',
         'refused' => 'setRefused',
+        'workers' => 'setWorkers',
         'settings' => 'setSettings'
     ];
 
@@ -215,6 +220,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         'loaded_at' => 'getLoadedAt',
         'changed' => 'getChanged',
         'refused' => 'getRefused',
+        'workers' => 'getWorkers',
         'settings' => 'getSettings'
     ];
 
@@ -280,6 +286,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         $this->setIfExists('loaded_at', $data ?? [], null);
         $this->setIfExists('changed', $data ?? [], null);
         $this->setIfExists('refused', $data ?? [], null);
+        $this->setIfExists('workers', $data ?? [], null);
         $this->setIfExists('settings', $data ?? [], null);
     }
 
@@ -325,6 +332,9 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
         if ($this->container['refused'] === null && !$this->isNullableSetToNull('refused')) {
             $invalidProperties[] = "'refused' can't be null";
         }
+        if ($this->container['workers'] === null) {
+            $invalidProperties[] = "'workers' can't be null";
+        }
         if ($this->container['settings'] === null) {
             $invalidProperties[] = "'settings' can't be null";
         }
@@ -356,7 +366,7 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
     /**
      * Sets version
      *
-     * @param int $version Counts the configurations of this process from 1, the start.
+     * @param int $version Counts the configurations of the gateway from 1, the start.
      *
      * @return self
      */
@@ -481,6 +491,33 @@ class LoadedConfiguration implements ModelInterface, ArrayAccess, \JsonSerializa
             }
         }
         $this->container['refused'] = $refused;
+
+        return $this;
+    }
+
+    /**
+     * Gets workers
+     *
+     * @return \Babelgate\Client\Generated\Model\WorkerConfiguration[]
+     */
+    public function getWorkers()
+    {
+        return $this->container['workers'];
+    }
+
+    /**
+     * Sets workers
+     *
+     * @param \Babelgate\Client\Generated\Model\WorkerConfiguration[] $workers Each worker of the gateway, the one that answers first. They load a configuration all together, or none does.
+     *
+     * @return self
+     */
+    public function setWorkers($workers)
+    {
+        if (is_null($workers)) {
+            throw new \InvalidArgumentException('non-nullable workers cannot be null');
+        }
+        $this->container['workers'] = $workers;
 
         return $this;
     }

@@ -59,7 +59,8 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
       */
     protected static $openAPITypes = [
         'status' => 'string',
-        'brokers' => '\Babelgate\Client\Generated\Model\BrokerState[]'
+        'brokers' => '\Babelgate\Client\Generated\Model\BrokerState[]',
+        'issuers' => '\Babelgate\Client\Generated\Model\IssuerState[]'
     ];
 
     /**
@@ -71,7 +72,8 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
       */
     protected static $openAPIFormats = [
         'status' => null,
-        'brokers' => null
+        'brokers' => null,
+        'issuers' => null
     ];
 
     /**
@@ -81,7 +83,8 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
       */
     protected static array $openAPINullables = [
         'status' => false,
-        'brokers' => true
+        'brokers' => true,
+        'issuers' => true
     ];
 
     /**
@@ -171,7 +174,8 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     protected static $attributeMap = [
         'status' => 'status',
-        'brokers' => 'brokers'
+        'brokers' => 'brokers',
+        'issuers' => 'issuers'
     ];
 
     /**
@@ -181,7 +185,8 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     protected static $setters = [
         'status' => 'setStatus',
-        'brokers' => 'setBrokers'
+        'brokers' => 'setBrokers',
+        'issuers' => 'setIssuers'
     ];
 
     /**
@@ -191,7 +196,8 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
      */
     protected static $getters = [
         'status' => 'getStatus',
-        'brokers' => 'getBrokers'
+        'brokers' => 'getBrokers',
+        'issuers' => 'getIssuers'
     ];
 
     /**
@@ -266,6 +272,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     {
         $this->setIfExists('status', $data ?? [], null);
         $this->setIfExists('brokers', $data ?? [], null);
+        $this->setIfExists('issuers', $data ?? [], null);
     }
 
     /**
@@ -389,6 +396,40 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
             }
         }
         $this->container['brokers'] = $brokers;
+
+        return $this;
+    }
+
+    /**
+     * Gets issuers
+     *
+     * @return \Babelgate\Client\Generated\Model\IssuerState[]|null
+     */
+    public function getIssuers()
+    {
+        return $this->container['issuers'];
+    }
+
+    /**
+     * Sets issuers
+     *
+     * @param \Babelgate\Client\Generated\Model\IssuerState[]|null $issuers issuers
+     *
+     * @return self
+     */
+    public function setIssuers($issuers)
+    {
+        if (is_null($issuers)) {
+            array_push($this->openAPINullablesSetToNull, 'issuers');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('issuers', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['issuers'] = $issuers;
 
         return $this;
     }

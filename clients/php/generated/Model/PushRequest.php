@@ -524,7 +524,7 @@ class PushRequest implements ModelInterface, ArrayAccess, \JsonSerializable
     /**
      * Sets body
      *
-     * @param string|null $body What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
+     * @param string|null $body What is posted: the `envelope`, its `data`, a structured event (`cloudevents`), or a binary one (`cloudevents_binary`).
      *
      * @return self
      */

@@ -65,6 +65,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_message_bytes' => 'int',
         'max_receives' => 'int',
         'max_streams' => 'int',
+        'max_leases' => 'int',
         'per_identity' => '\Babelgate\Client\Generated\Model\RateTerms',
         'max_depth' => 'int',
         'counted_in' => 'string'
@@ -85,6 +86,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_message_bytes' => 'int64',
         'max_receives' => 'int64',
         'max_streams' => 'int64',
+        'max_leases' => 'int64',
         'per_identity' => null,
         'max_depth' => 'int64',
         'counted_in' => null
@@ -103,6 +105,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_message_bytes' => true,
         'max_receives' => true,
         'max_streams' => true,
+        'max_leases' => true,
         'per_identity' => true,
         'max_depth' => true,
         'counted_in' => false
@@ -201,6 +204,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_message_bytes' => 'max_message_bytes',
         'max_receives' => 'max_receives',
         'max_streams' => 'max_streams',
+        'max_leases' => 'max_leases',
         'per_identity' => 'per_identity',
         'max_depth' => 'max_depth',
         'counted_in' => 'counted_in'
@@ -219,6 +223,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_message_bytes' => 'setMaxMessageBytes',
         'max_receives' => 'setMaxReceives',
         'max_streams' => 'setMaxStreams',
+        'max_leases' => 'setMaxLeases',
         'per_identity' => 'setPerIdentity',
         'max_depth' => 'setMaxDepth',
         'counted_in' => 'setCountedIn'
@@ -237,6 +242,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         'max_message_bytes' => 'getMaxMessageBytes',
         'max_receives' => 'getMaxReceives',
         'max_streams' => 'getMaxStreams',
+        'max_leases' => 'getMaxLeases',
         'per_identity' => 'getPerIdentity',
         'max_depth' => 'getMaxDepth',
         'counted_in' => 'getCountedIn'
@@ -321,6 +327,7 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('max_message_bytes', $data ?? [], null);
         $this->setIfExists('max_receives', $data ?? [], null);
         $this->setIfExists('max_streams', $data ?? [], null);
+        $this->setIfExists('max_leases', $data ?? [], null);
         $this->setIfExists('per_identity', $data ?? [], null);
         $this->setIfExists('max_depth', $data ?? [], null);
         $this->setIfExists('counted_in', $data ?? [], null);
@@ -373,6 +380,9 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['max_streams'] === null && !$this->isNullableSetToNull('max_streams')) {
             $invalidProperties[] = "'max_streams' can't be null";
+        }
+        if ($this->container['max_leases'] === null && !$this->isNullableSetToNull('max_leases')) {
+            $invalidProperties[] = "'max_leases' can't be null";
         }
         if ($this->container['per_identity'] === null && !$this->isNullableSetToNull('per_identity')) {
             $invalidProperties[] = "'per_identity' can't be null";
@@ -634,6 +644,40 @@ class QueueLimits implements ModelInterface, ArrayAccess, \JsonSerializable
             }
         }
         $this->container['max_streams'] = $max_streams;
+
+        return $this;
+    }
+
+    /**
+     * Gets max_leases
+     *
+     * @return int|null
+     */
+    public function getMaxLeases()
+    {
+        return $this->container['max_leases'];
+    }
+
+    /**
+     * Sets max_leases
+     *
+     * @param int|null $max_leases max_leases
+     *
+     * @return self
+     */
+    public function setMaxLeases($max_leases)
+    {
+        if (is_null($max_leases)) {
+            array_push($this->openAPINullablesSetToNull, 'max_leases');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('max_leases', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['max_leases'] = $max_leases;
 
         return $this;
     }

@@ -64,7 +64,8 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         'burst_seconds' => 'int',
         'max_message_bytes' => 'int',
         'max_receives' => 'int',
-        'max_streams' => 'int'
+        'max_streams' => 'int',
+        'max_leases' => 'int'
     ];
 
     /**
@@ -81,7 +82,8 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         'burst_seconds' => 'int64',
         'max_message_bytes' => 'int64',
         'max_receives' => 'int64',
-        'max_streams' => 'int64'
+        'max_streams' => 'int64',
+        'max_leases' => 'int64'
     ];
 
     /**
@@ -96,7 +98,8 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         'burst_seconds' => false,
         'max_message_bytes' => true,
         'max_receives' => true,
-        'max_streams' => true
+        'max_streams' => true,
+        'max_leases' => true
     ];
 
     /**
@@ -191,7 +194,8 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         'burst_seconds' => 'burst_seconds',
         'max_message_bytes' => 'max_message_bytes',
         'max_receives' => 'max_receives',
-        'max_streams' => 'max_streams'
+        'max_streams' => 'max_streams',
+        'max_leases' => 'max_leases'
     ];
 
     /**
@@ -206,7 +210,8 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         'burst_seconds' => 'setBurstSeconds',
         'max_message_bytes' => 'setMaxMessageBytes',
         'max_receives' => 'setMaxReceives',
-        'max_streams' => 'setMaxStreams'
+        'max_streams' => 'setMaxStreams',
+        'max_leases' => 'setMaxLeases'
     ];
 
     /**
@@ -221,7 +226,8 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         'burst_seconds' => 'getBurstSeconds',
         'max_message_bytes' => 'getMaxMessageBytes',
         'max_receives' => 'getMaxReceives',
-        'max_streams' => 'getMaxStreams'
+        'max_streams' => 'getMaxStreams',
+        'max_leases' => 'getMaxLeases'
     ];
 
     /**
@@ -288,6 +294,7 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('max_message_bytes', $data ?? [], null);
         $this->setIfExists('max_receives', $data ?? [], null);
         $this->setIfExists('max_streams', $data ?? [], null);
+        $this->setIfExists('max_leases', $data ?? [], null);
     }
 
     /**
@@ -337,6 +344,9 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['max_streams'] === null && !$this->isNullableSetToNull('max_streams')) {
             $invalidProperties[] = "'max_streams' can't be null";
+        }
+        if ($this->container['max_leases'] === null && !$this->isNullableSetToNull('max_leases')) {
+            $invalidProperties[] = "'max_leases' can't be null";
         }
         return $invalidProperties;
     }
@@ -580,6 +590,40 @@ class RateTerms implements ModelInterface, ArrayAccess, \JsonSerializable
             }
         }
         $this->container['max_streams'] = $max_streams;
+
+        return $this;
+    }
+
+    /**
+     * Gets max_leases
+     *
+     * @return int|null
+     */
+    public function getMaxLeases()
+    {
+        return $this->container['max_leases'];
+    }
+
+    /**
+     * Sets max_leases
+     *
+     * @param int|null $max_leases max_leases
+     *
+     * @return self
+     */
+    public function setMaxLeases($max_leases)
+    {
+        if (is_null($max_leases)) {
+            array_push($this->openAPINullablesSetToNull, 'max_leases');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('max_leases', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['max_leases'] = $max_leases;
 
         return $this;
     }

@@ -64,7 +64,8 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         'created_at' => 'int',
         'created_by' => 'string',
         'ends_at' => 'int',
-        'old_ends_at' => 'int'
+        'old_ends_at' => 'int',
+        'page' => '\Babelgate\Client\Generated\Model\Page'
     ];
 
     /**
@@ -81,7 +82,8 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         'created_at' => 'int64',
         'created_by' => null,
         'ends_at' => 'int64',
-        'old_ends_at' => 'int64'
+        'old_ends_at' => 'int64',
+        'page' => null
     ];
 
     /**
@@ -96,7 +98,8 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         'created_at' => false,
         'created_by' => false,
         'ends_at' => false,
-        'old_ends_at' => true
+        'old_ends_at' => true,
+        'page' => true
     ];
 
     /**
@@ -191,7 +194,8 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         'created_at' => 'created_at',
         'created_by' => 'created_by',
         'ends_at' => 'ends_at',
-        'old_ends_at' => 'old_ends_at'
+        'old_ends_at' => 'old_ends_at',
+        'page' => 'page'
     ];
 
     /**
@@ -206,7 +210,8 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         'created_at' => 'setCreatedAt',
         'created_by' => 'setCreatedBy',
         'ends_at' => 'setEndsAt',
-        'old_ends_at' => 'setOldEndsAt'
+        'old_ends_at' => 'setOldEndsAt',
+        'page' => 'setPage'
     ];
 
     /**
@@ -221,7 +226,8 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         'created_at' => 'getCreatedAt',
         'created_by' => 'getCreatedBy',
         'ends_at' => 'getEndsAt',
-        'old_ends_at' => 'getOldEndsAt'
+        'old_ends_at' => 'getOldEndsAt',
+        'page' => 'getPage'
     ];
 
     /**
@@ -288,6 +294,7 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('created_by', $data ?? [], null);
         $this->setIfExists('ends_at', $data ?? [], null);
         $this->setIfExists('old_ends_at', $data ?? [], null);
+        $this->setIfExists('page', $data ?? [], null);
     }
 
     /**
@@ -337,6 +344,9 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
         }
         if ($this->container['old_ends_at'] === null && !$this->isNullableSetToNull('old_ends_at')) {
             $invalidProperties[] = "'old_ends_at' can't be null";
+        }
+        if ($this->container['page'] === null && !$this->isNullableSetToNull('page')) {
+            $invalidProperties[] = "'page' can't be null";
         }
         return $invalidProperties;
     }
@@ -545,6 +555,40 @@ class Token implements ModelInterface, ArrayAccess, \JsonSerializable
             }
         }
         $this->container['old_ends_at'] = $old_ends_at;
+
+        return $this;
+    }
+
+    /**
+     * Gets page
+     *
+     * @return \Babelgate\Client\Generated\Model\Page|null
+     */
+    public function getPage()
+    {
+        return $this->container['page'];
+    }
+
+    /**
+     * Sets page
+     *
+     * @param \Babelgate\Client\Generated\Model\Page|null $page page
+     *
+     * @return self
+     */
+    public function setPage($page)
+    {
+        if (is_null($page)) {
+            array_push($this->openAPINullablesSetToNull, 'page');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('page', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['page'] = $page;
 
         return $this;
     }

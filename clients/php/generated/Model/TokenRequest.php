@@ -61,7 +61,8 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         'name' => 'string',
         'rights' => 'array<string,\Babelgate\Client\Generated\Model\Right[]>',
         'ttl_seconds' => 'float',
-        'ends_at' => 'int'
+        'ends_at' => 'int',
+        'page' => '\Babelgate\Client\Generated\Model\PageRequest'
     ];
 
     /**
@@ -75,7 +76,8 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         'name' => null,
         'rights' => null,
         'ttl_seconds' => 'double',
-        'ends_at' => 'int64'
+        'ends_at' => 'int64',
+        'page' => null
     ];
 
     /**
@@ -87,7 +89,8 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         'name' => false,
         'rights' => false,
         'ttl_seconds' => true,
-        'ends_at' => true
+        'ends_at' => true,
+        'page' => true
     ];
 
     /**
@@ -179,7 +182,8 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         'name' => 'name',
         'rights' => 'rights',
         'ttl_seconds' => 'ttl_seconds',
-        'ends_at' => 'ends_at'
+        'ends_at' => 'ends_at',
+        'page' => 'page'
     ];
 
     /**
@@ -191,7 +195,8 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         'name' => 'setName',
         'rights' => 'setRights',
         'ttl_seconds' => 'setTtlSeconds',
-        'ends_at' => 'setEndsAt'
+        'ends_at' => 'setEndsAt',
+        'page' => 'setPage'
     ];
 
     /**
@@ -203,7 +208,8 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         'name' => 'getName',
         'rights' => 'getRights',
         'ttl_seconds' => 'getTtlSeconds',
-        'ends_at' => 'getEndsAt'
+        'ends_at' => 'getEndsAt',
+        'page' => 'getPage'
     ];
 
     /**
@@ -267,6 +273,7 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         $this->setIfExists('rights', $data ?? [], null);
         $this->setIfExists('ttl_seconds', $data ?? [], null);
         $this->setIfExists('ends_at', $data ?? [], null);
+        $this->setIfExists('page', $data ?? [], null);
     }
 
     /**
@@ -484,6 +491,40 @@ class TokenRequest implements ModelInterface, ArrayAccess, \JsonSerializable
         }
 
         $this->container['ends_at'] = $ends_at;
+
+        return $this;
+    }
+
+    /**
+     * Gets page
+     *
+     * @return \Babelgate\Client\Generated\Model\PageRequest|null
+     */
+    public function getPage()
+    {
+        return $this->container['page'];
+    }
+
+    /**
+     * Sets page
+     *
+     * @param \Babelgate\Client\Generated\Model\PageRequest|null $page page
+     *
+     * @return self
+     */
+    public function setPage($page)
+    {
+        if (is_null($page)) {
+            array_push($this->openAPINullablesSetToNull, 'page');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('page', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['page'] = $page;
 
         return $this;
     }

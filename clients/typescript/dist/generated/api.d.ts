@@ -977,6 +977,9 @@ export interface paths {
          *
          *     Nobody grants what he does not have: it requires the right `manage`, and each right that is granted, on all queues
          *     of `rights`.
+         *
+         *     With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages of these
+         *     origins, at most `per_minute` messages of at most `max_message_bytes`.
          */
         post: operations["create_token"];
         delete?: never;
@@ -1224,7 +1227,7 @@ export interface paths {
          * @description 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
          *
          *     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
-         *     about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer names no
+         *     about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right `manage` or `observe`, the answer names no
          *     broker, unless the setting `open_readyz` allows it.
          */
         get: operations["readyz"];
@@ -1246,7 +1249,8 @@ export interface paths {
         /**
          * Show the configuration
          * @description Return the configuration that the process that answers serves by: its file with all defaults, and with secrets,
-         *     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another one failed.
+         *     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another one failed,
+         *     `workers` what each worker of the gateway serves.
          *
          *     Requires the right `manage` on `*`.
          */
@@ -1270,8 +1274,9 @@ export interface paths {
         put?: never;
         /**
          * Load the configuration again
-         * @description Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives,
-         *     streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.
+         * @description Let the gateway read its configuration file again, and serve by it, with all its workers. Requests, waiting
+         *     receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file:
+         *     call each.
          *
          *     Requires the right `manage` on `*`.
          */
@@ -1754,7 +1759,7 @@ export interface components {
             /**
              * Version
              * Format: int64
-             * @description Counts the configurations of this process from 1, the start.
+             * @description Counts the configurations of the gateway from 1, the start.
              */
             version: number;
             /**
@@ -2374,6 +2379,12 @@ export interface components {
              */
             broker_errors: number;
             /**
+             * Dropped
+             * Format: int64
+             * @description Expired messages that were removed, because their route has `expired: drop`.
+             */
+            dropped: number;
+            /**
              * Publish P50 Seconds
              * @description Median duration of a publish at the broker, in seconds.
              */
@@ -2458,6 +2469,35 @@ export interface components {
              */
             secret: string;
             token: components["schemas"]["Token"];
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * IssuerState
+         * @description The keys of an issuer of tokens, as this process knows them.
+         */
+        IssuerState: {
+            /**
+             * Issuer
+             * @description As it is configured.
+             */
+            issuer: string;
+            /**
+             * Keys
+             * Format: int64
+             * @description How many keys verify tokens; 0: its tokens are refused.
+             */
+            keys: number;
+            /**
+             * Read At
+             * @description When the keys were read last, Unix milliseconds UTC; left out: never.
+             */
+            read_at?: number | null;
+            /**
+             * Error
+             * @description Why the last try to read them failed; left out: it did not. Earlier keys stay in use.
+             */
+            error?: string | null;
         } & {
             [key: string]: unknown;
         };
@@ -2624,7 +2664,7 @@ export interface components {
             /**
              * Version
              * Format: int64
-             * @description Counts the configurations of this process from 1, the start.
+             * @description Counts the configurations of the gateway from 1, the start.
              */
             version: number;
             /**
@@ -2645,6 +2685,11 @@ export interface components {
             changed: string[];
             /** @description The last attempt that was refused; `null`: a configuration was loaded after it, or there was none. */
             refused: components["schemas"]["ConfigurationRefusal"] | null;
+            /**
+             * Workers
+             * @description Each worker of the gateway, the one that answers first. They load a configuration all together, or none does.
+             */
+            workers: components["schemas"]["WorkerConfiguration"][];
             /**
              * Settings
              * @description The whole configuration, defaults included. Secrets, digests and passwords are masked.
@@ -2778,6 +2823,12 @@ export interface components {
              */
             broker_errors: number;
             /**
+             * Dropped
+             * Format: int64
+             * @description Expired messages that were removed, because their route has `expired: drop`.
+             */
+            dropped: number;
+            /**
              * Publish P50 Seconds
              * @description Median duration of a publish at the broker, in seconds.
              */
@@ -2905,6 +2956,57 @@ export interface components {
             assigned: string[];
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * Page
+         * @description The bounds of a token that is part of a web page.
+         */
+        Page: {
+            /**
+             * Origins
+             * @description The origins of the pages.
+             */
+            origins: string[];
+            /**
+             * Per Minute
+             * Format: int64
+             * @description Messages a minute that each process accepts with it.
+             */
+            per_minute: number;
+            /**
+             * Max Message Bytes
+             * Format: int64
+             * @description Size of one message as it is sent, in bytes.
+             */
+            max_message_bytes: number;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
+         * PageRequest
+         * @description The bounds of a token that is part of a web page, where anyone can read it.
+         */
+        PageRequest: {
+            /**
+             * Origins
+             * @description The origins of the pages, such as `https://shop.example`; `cors` of the configuration must allow each, or browsers do not let the page use the token.
+             * @example [
+             *       "https://shop.example"
+             *     ]
+             */
+            origins: string[];
+            /**
+             * Per Minute
+             * Format: int64
+             * @description Messages a minute that each process accepts with this token. After a pause as many may come at once. Default: 60.
+             */
+            per_minute?: number;
+            /**
+             * Max Message Bytes
+             * Format: int64
+             * @description Size of one message as it is sent, in bytes. Default: 16384.
+             */
+            max_message_bytes?: number;
         };
         /**
          * Pause
@@ -3098,6 +3200,11 @@ export interface components {
              * @description Only with `verbose`, and for callers that may manage queues on these brokers.
              */
             brokers?: components["schemas"]["BrokerState"][] | null;
+            /**
+             * Issuers
+             * @description Only with `verbose`, where some are configured, and for callers that see brokers.
+             */
+            issuers?: components["schemas"]["IssuerState"][] | null;
         } & {
             [key: string]: unknown;
         };
@@ -3483,13 +3590,13 @@ export interface components {
             secrets: string[];
             /**
              * Body
-             * @description What is posted: the whole `envelope`, its `data` alone, an event of `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
+             * @description What is posted: the `envelope`, its `data`, a structured event (`cloudevents`), or a binary one (`cloudevents_binary`).
              * @enum {string}
              */
             body?: "envelope" | "data" | "cloudevents" | "cloudevents_binary";
             /**
              * Max Messages
-             * @description Most messages in one post, whose body is then a list of at least one. None: one message, without a list. The binary mode has no lists.
+             * @description Most messages in one post, whose body is then a list. None: one message, without a list. Not in the binary mode.
              */
             max_messages?: number | null;
             /**
@@ -3735,6 +3842,11 @@ export interface components {
              * @description Streams that one process serves at a time.
              */
             max_streams: number | null;
+            /**
+             * Max Leases
+             * @description Leases of messages that one process has handed out, at a time.
+             */
+            max_leases: number | null;
             /** @description The limits of each identity on this queue; `null`: none. */
             per_identity: components["schemas"]["RateTerms"] | null;
             /**
@@ -3841,6 +3953,11 @@ export interface components {
              * @description Streams that one process serves at a time.
              */
             max_streams: number | null;
+            /**
+             * Max Leases
+             * @description Leases of messages that one process has handed out, at a time.
+             */
+            max_leases: number | null;
         } & {
             [key: string]: unknown;
         };
@@ -4800,6 +4917,8 @@ export interface components {
              * @description When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
              */
             old_ends_at: number | null;
+            /** @description The bounds of a token that is part of a web page; `null`: of none. */
+            page: components["schemas"]["Page"] | null;
         } & {
             [key: string]: unknown;
         };
@@ -4853,6 +4972,8 @@ export interface components {
              * @description Its end, Unix milliseconds UTC.
              */
             ends_at?: number | null;
+            /** @description The token is part of a web page, and can only publish, within these bounds; `rights` must be `send` alone. Without it: an ordinary token. */
+            page?: components["schemas"]["PageRequest"] | null;
         };
         /**
          * TokenResult
@@ -4981,6 +5102,35 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        /**
+         * WorkerConfiguration
+         * @description What a worker of the gateway serves.
+         */
+        WorkerConfiguration: {
+            /**
+             * Pid
+             * Format: int64
+             * @description Its process.
+             */
+            pid: number;
+            /**
+             * Version
+             * @description The version of its configuration; `null` if it did not answer, and so are the others.
+             */
+            version: number | null;
+            /**
+             * Digest
+             * @description The digest of its configuration.
+             */
+            digest: string | null;
+            /**
+             * Loaded At
+             * @description When it was loaded, Unix milliseconds UTC.
+             */
+            loaded_at: number | null;
+        } & {
+            [key: string]: unknown;
+        };
     };
     responses: {
         /** @description Invalid JSON · Invalid ack token · Invalid encoding · Invalid idempotency key · Invalid parameter · Invalid request · Malformed HTTP */
@@ -5086,7 +5236,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Idempotency key share full · Overloaded · Queue full · Rate exceeded · Too many at a time · Too many redrives */
+        /** @description Idempotency key share full · Overloaded · Queue full · Rate exceeded · Too many at a time · Too many leases · Too many redrives */
         Problem429: {
             headers: {
                 /** @description The id sent by the client when it has at most 128 visible ASCII characters, else a new one. */
@@ -7050,6 +7200,7 @@ export interface operations {
                      *         "redriven": 0,
                      *         "lease_expired": 1,
                      *         "broker_errors": 0,
+                     *         "dropped": 0,
                      *         "publish_p50_seconds": 0.0021,
                      *         "publish_p99_seconds": 0.0117,
                      *         "delivery_p50_seconds": 0.0184,
@@ -7066,6 +7217,7 @@ export interface operations {
                      *           "redriven": 0,
                      *           "lease_expired": 1,
                      *           "broker_errors": 0,
+                     *           "dropped": 0,
                      *           "publish_p50_seconds": 0.0021,
                      *           "publish_p99_seconds": 0.0117,
                      *           "delivery_p50_seconds": 0.0184,
@@ -7143,6 +7295,7 @@ export interface operations {
                      *         "redriven": 0,
                      *         "lease_expired": 1,
                      *         "broker_errors": 0,
+                     *         "dropped": 0,
                      *         "publish_p50_seconds": 0.0021,
                      *         "publish_p99_seconds": 0.0117,
                      *         "delivery_p50_seconds": 0.0184,
@@ -7159,6 +7312,7 @@ export interface operations {
                      *           "redriven": 0,
                      *           "lease_expired": 1,
                      *           "broker_errors": 0,
+                     *           "dropped": 0,
                      *           "publish_p50_seconds": 0.0021,
                      *           "publish_p99_seconds": 0.0117,
                      *           "delivery_p50_seconds": 0.0184,
@@ -7186,6 +7340,7 @@ export interface operations {
                      *             "redriven": 0,
                      *             "lease_expired": 1,
                      *             "broker_errors": 0,
+                     *             "dropped": 0,
                      *             "publish_p50_seconds": 0.0021,
                      *             "publish_p99_seconds": 0.0117,
                      *             "delivery_p50_seconds": 0.0184,
@@ -8854,7 +9009,8 @@ export interface operations {
                      *           "created_at": 1790000000000,
                      *           "created_by": "operator",
                      *           "ends_at": 1797776000000,
-                     *           "old_ends_at": null
+                     *           "old_ends_at": null,
+                     *           "page": null
                      *         }
                      *       ]
                      *     }
@@ -8920,7 +9076,8 @@ export interface operations {
                      *         "created_at": 1790000000000,
                      *         "created_by": "operator",
                      *         "ends_at": 1797776000000,
-                     *         "old_ends_at": null
+                     *         "old_ends_at": null,
+                     *         "page": null
                      *       }
                      *     }
                      */
@@ -8999,7 +9156,8 @@ export interface operations {
                      *         "created_at": 1790000000000,
                      *         "created_by": "operator",
                      *         "ends_at": 1797776000000,
-                     *         "old_ends_at": 1790000600000
+                     *         "old_ends_at": 1790000600000,
+                     *         "page": null
                      *       }
                      *     }
                      */
@@ -9726,6 +9884,13 @@ export interface operations {
                      *           "circuit": "closed",
                      *           "warnings": []
                      *         }
+                     *       ],
+                     *       "issuers": [
+                     *         {
+                     *           "issuer": "https://sso.example/realms/shop",
+                     *           "keys": 2,
+                     *           "read_at": 1786017600000
+                     *         }
                      *       ]
                      *     }
                      */
@@ -9779,6 +9944,14 @@ export interface operations {
                      *           }
                      *         ]
                      *       },
+                     *       "workers": [
+                     *         {
+                     *           "pid": 4711,
+                     *           "version": 2,
+                     *           "digest": "5f0c3a9be2d14768",
+                     *           "loaded_at": 1790000000000
+                     *         }
+                     *       ],
                      *       "settings": {
                      *         "brokers": {
                      *           "local": {
@@ -9846,7 +10019,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             /** @description The rest of the request did not arrive in time. Nothing was changed. Repeat it. */
             408: components["responses"]["Problem408"];
-            /** @description A key has changed that needs a restart, or this gateway cannot load another configuration: it has several workers, or was not started from a file. `errors` has each key. Nothing was changed. */
+            /** @description A key has changed that needs a restart, or this gateway cannot load another configuration: it was not started from a file, or a worker gave no answer. `errors` has each key. Nothing was changed. */
             409: components["responses"]["Problem409"];
             /** @description The body is larger than the limit: `actual` and `limit` say by how much. Nothing was changed. */
             413: components["responses"]["Problem413"];

@@ -56,6 +56,7 @@ from .get_asyncapi_response_get_asyncapi_asyncapi_json_get import GetAsyncapiRes
 from .get_schema_response_get_schema_schemas_job_get import GetSchemaResponseGetSchemaSchemasJobGet
 from .idempotency_keys import IdempotencyKeys
 from .issued_token import IssuedToken
+from .issuer_state import IssuerState
 from .job import Job
 from .job_error import JobError
 from .job_meta import JobMeta
@@ -77,6 +78,8 @@ from .native_write import NativeWrite
 from .native_write_fields import NativeWriteFields
 from .native_write_headers import NativeWriteHeaders
 from .native_write_target import NativeWriteTarget
+from .page import Page
+from .page_request import PageRequest
 from .pause import Pause
 from .pause_publishes import PausePublishes
 from .pause_request import PauseRequest
@@ -167,6 +170,7 @@ from .traced_message_status import TracedMessageStatus
 from .validate_message_mode import ValidateMessageMode
 from .warning import Warning_
 from .warning_code import WarningCode
+from .worker_configuration import WorkerConfiguration
 
 __all__ = (
     "AckRequest",
@@ -225,6 +229,7 @@ __all__ = (
     "GetSchemaResponseGetSchemaSchemasJobGet",
     "IdempotencyKeys",
     "IssuedToken",
+    "IssuerState",
     "Job",
     "JobError",
     "JobMeta",
@@ -246,6 +251,8 @@ __all__ = (
     "NativeWriteFields",
     "NativeWriteHeaders",
     "NativeWriteTarget",
+    "Page",
+    "PageRequest",
     "Pause",
     "PausePublishes",
     "PauseRequest",
@@ -336,4 +343,5 @@ __all__ = (
     "ValidateMessageMode",
     "Warning_",
     "WarningCode",
+    "WorkerConfiguration",
 )

@@ -24,7 +24,7 @@ class ConfigurationReload:
     """ The configuration that the process serves by now.
 
         Attributes:
-            version (int): Counts the configurations of this process from 1, the start.
+            version (int): Counts the configurations of the gateway from 1, the start.
             digest (str): The same for all processes with the same configuration and token keys.
             loaded_at (int): When it was loaded, Unix milliseconds UTC.
             changed (list[str]): The keys, of at most two levels, that differ from the configuration before.

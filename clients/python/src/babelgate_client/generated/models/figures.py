@@ -33,6 +33,7 @@ class Figures:
             redriven (int): Dead letters sent back, by their original queue.
             lease_expired (int): Leases that expired before a settle.
             broker_errors (int): Calls to the broker that failed.
+            dropped (int): Expired messages that were removed, because their route has `expired: drop`.
             publish_p50_seconds (float | None): Median duration of a publish at the broker, in seconds.
             publish_p99_seconds (float | None): The duration in which 99 % of the publishes were confirmed, in seconds.
             delivery_p50_seconds (float | None): Median age of a message at its first delivery, in seconds, from
@@ -50,6 +51,7 @@ class Figures:
     redriven: int
     lease_expired: int
     broker_errors: int
+    dropped: int
     publish_p50_seconds: float | None
     publish_p99_seconds: float | None
     delivery_p50_seconds: float | None
@@ -79,6 +81,8 @@ class Figures:
 
         broker_errors = self.broker_errors
 
+        dropped = self.dropped
+
         publish_p50_seconds: float | None
         publish_p50_seconds = self.publish_p50_seconds
 
@@ -104,6 +108,7 @@ class Figures:
             "redriven": redriven,
             "lease_expired": lease_expired,
             "broker_errors": broker_errors,
+            "dropped": dropped,
             "publish_p50_seconds": publish_p50_seconds,
             "publish_p99_seconds": publish_p99_seconds,
             "delivery_p50_seconds": delivery_p50_seconds,
@@ -134,6 +139,8 @@ class Figures:
         lease_expired = d.pop("lease_expired")
 
         broker_errors = d.pop("broker_errors")
+
+        dropped = d.pop("dropped")
 
         def _parse_publish_p50_seconds(data: object) -> float | None:
             if data is None:
@@ -177,6 +184,7 @@ class Figures:
             redriven=redriven,
             lease_expired=lease_expired,
             broker_errors=broker_errors,
+            dropped=dropped,
             publish_p50_seconds=publish_p50_seconds,
             publish_p99_seconds=publish_p99_seconds,
             delivery_p50_seconds=delivery_p50_seconds,

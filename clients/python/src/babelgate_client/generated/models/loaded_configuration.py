@@ -13,6 +13,7 @@ from typing import cast
 if TYPE_CHECKING:
   from ..models.configuration_refusal import ConfigurationRefusal
   from ..models.loaded_configuration_settings import LoadedConfigurationSettings
+  from ..models.worker_configuration import WorkerConfiguration
 
 
 
@@ -27,12 +28,14 @@ class LoadedConfiguration:
     """ The configuration of the process that answers.
 
         Attributes:
-            version (int): Counts the configurations of this process from 1, the start.
+            version (int): Counts the configurations of the gateway from 1, the start.
             digest (str): The same for all processes with the same configuration and token keys.
             loaded_at (int): When it was loaded, Unix milliseconds UTC.
             changed (list[str]): The keys, of at most two levels, that differ from the configuration before.
             refused (ConfigurationRefusal | None): The last attempt that was refused; `null`: a configuration was loaded
                 after it, or there was none.
+            workers (list[WorkerConfiguration]): Each worker of the gateway, the one that answers first. They load a
+                configuration all together, or none does.
             settings (LoadedConfigurationSettings): The whole configuration, defaults included. Secrets, digests and
                 passwords are masked.
      """
@@ -42,6 +45,7 @@ class LoadedConfiguration:
     loaded_at: int
     changed: list[str]
     refused: ConfigurationRefusal | None
+    workers: list[WorkerConfiguration]
     settings: LoadedConfigurationSettings
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -52,6 +56,7 @@ class LoadedConfiguration:
     def to_dict(self) -> dict[str, Any]:
         from ..models.configuration_refusal import ConfigurationRefusal # noqa: PLC0415
         from ..models.loaded_configuration_settings import LoadedConfigurationSettings # noqa: PLC0415
+        from ..models.worker_configuration import WorkerConfiguration # noqa: PLC0415
         version = self.version
 
         digest = self.digest
@@ -68,6 +73,13 @@ class LoadedConfiguration:
         else:
             refused = self.refused
 
+        workers = []
+        for workers_item_data in self.workers:
+            workers_item = workers_item_data.to_dict()
+            workers.append(workers_item)
+
+
+
         settings = self.settings.to_dict()
 
 
@@ -79,6 +91,7 @@ class LoadedConfiguration:
             "loaded_at": loaded_at,
             "changed": changed,
             "refused": refused,
+            "workers": workers,
             "settings": settings,
         })
 
@@ -90,6 +103,7 @@ class LoadedConfiguration:
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.configuration_refusal import ConfigurationRefusal # noqa: PLC0415
         from ..models.loaded_configuration_settings import LoadedConfigurationSettings # noqa: PLC0415
+        from ..models.worker_configuration import WorkerConfiguration # noqa: PLC0415
         d = dict(src_dict)
         version = d.pop("version")
 
@@ -118,6 +132,16 @@ class LoadedConfiguration:
         refused = _parse_refused(d.pop("refused"))
 
 
+        workers = []
+        _workers = d.pop("workers")
+        for workers_item_data in (_workers):
+            workers_item = WorkerConfiguration.from_dict(workers_item_data)
+
+
+
+            workers.append(workers_item)
+
+
         settings = LoadedConfigurationSettings.from_dict(d.pop("settings"))
 
 
@@ -129,6 +153,7 @@ class LoadedConfiguration:
             loaded_at=loaded_at,
             changed=changed,
             refused=refused,
+            workers=workers,
             settings=settings,
         )
 

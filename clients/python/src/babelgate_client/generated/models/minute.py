@@ -34,6 +34,7 @@ class Minute:
             redriven (int): Dead letters sent back, by their original queue.
             lease_expired (int): Leases that expired before a settle.
             broker_errors (int): Calls to the broker that failed.
+            dropped (int): Expired messages that were removed, because their route has `expired: drop`.
             publish_p50_seconds (float | None): Median duration of a publish at the broker, in seconds.
             publish_p99_seconds (float | None): The duration in which 99 % of the publishes were confirmed, in seconds.
             delivery_p50_seconds (float | None): Median age of a message at its first delivery, in seconds, from
@@ -52,6 +53,7 @@ class Minute:
     redriven: int
     lease_expired: int
     broker_errors: int
+    dropped: int
     publish_p50_seconds: float | None
     publish_p99_seconds: float | None
     delivery_p50_seconds: float | None
@@ -83,6 +85,8 @@ class Minute:
 
         broker_errors = self.broker_errors
 
+        dropped = self.dropped
+
         publish_p50_seconds: float | None
         publish_p50_seconds = self.publish_p50_seconds
 
@@ -109,6 +113,7 @@ class Minute:
             "redriven": redriven,
             "lease_expired": lease_expired,
             "broker_errors": broker_errors,
+            "dropped": dropped,
             "publish_p50_seconds": publish_p50_seconds,
             "publish_p99_seconds": publish_p99_seconds,
             "delivery_p50_seconds": delivery_p50_seconds,
@@ -141,6 +146,8 @@ class Minute:
         lease_expired = d.pop("lease_expired")
 
         broker_errors = d.pop("broker_errors")
+
+        dropped = d.pop("dropped")
 
         def _parse_publish_p50_seconds(data: object) -> float | None:
             if data is None:
@@ -185,6 +192,7 @@ class Minute:
             redriven=redriven,
             lease_expired=lease_expired,
             broker_errors=broker_errors,
+            dropped=dropped,
             publish_p50_seconds=publish_p50_seconds,
             publish_p99_seconds=publish_p99_seconds,
             delivery_p50_seconds=delivery_p50_seconds,

@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 if TYPE_CHECKING:
   from ..models.broker_state import BrokerState
+  from ..models.issuer_state import IssuerState
 
 
 
@@ -31,10 +32,13 @@ class Probe:
             status (Literal['ok']): Always `ok`; any other state is a problem.
             brokers (list[BrokerState] | None | Unset): Only with `verbose`, and for callers that may manage queues on these
                 brokers.
+            issuers (list[IssuerState] | None | Unset): Only with `verbose`, where some are configured, and for callers that
+                see brokers.
      """
 
     status: Literal['ok']
     brokers: list[BrokerState] | None | Unset = UNSET
+    issuers: list[IssuerState] | None | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -43,6 +47,7 @@ class Probe:
 
     def to_dict(self) -> dict[str, Any]:
         from ..models.broker_state import BrokerState # noqa: PLC0415
+        from ..models.issuer_state import IssuerState # noqa: PLC0415
         status = self.status
 
         brokers: list[dict[str, Any]] | None | Unset
@@ -58,6 +63,19 @@ class Probe:
         else:
             brokers = self.brokers
 
+        issuers: list[dict[str, Any]] | None | Unset
+        if isinstance(self.issuers, Unset):
+            issuers = UNSET
+        elif isinstance(self.issuers, list):
+            issuers = []
+            for issuers_type_0_item_data in self.issuers:
+                issuers_type_0_item = issuers_type_0_item_data.to_dict()
+                issuers.append(issuers_type_0_item)
+
+
+        else:
+            issuers = self.issuers
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -66,6 +84,8 @@ class Probe:
         })
         if brokers is not UNSET:
             field_dict["brokers"] = brokers
+        if issuers is not UNSET:
+            field_dict["issuers"] = issuers
 
         return field_dict
 
@@ -74,6 +94,7 @@ class Probe:
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.broker_state import BrokerState # noqa: PLC0415
+        from ..models.issuer_state import IssuerState # noqa: PLC0415
         d = dict(src_dict)
         status = cast(Literal['ok'] , d.pop("status"))
         if status != 'ok':
@@ -104,9 +125,35 @@ class Probe:
         brokers = _parse_brokers(d.pop("brokers", UNSET))
 
 
+        def _parse_issuers(data: object) -> list[IssuerState] | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, list):
+                    raise TypeError()
+                issuers_type_0 = []
+                _issuers_type_0 = data
+                for issuers_type_0_item_data in (_issuers_type_0):
+                    issuers_type_0_item = IssuerState.from_dict(issuers_type_0_item_data)
+
+
+
+                    issuers_type_0.append(issuers_type_0_item)
+
+                return issuers_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(list[IssuerState] | None | Unset, data)
+
+        issuers = _parse_issuers(d.pop("issuers", UNSET))
+
+
         probe = cls(
             status=status,
             brokers=brokers,
+            issuers=issuers,
         )
 
 

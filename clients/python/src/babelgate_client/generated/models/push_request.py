@@ -32,10 +32,10 @@ class PushRequest:
             url (str): The URL of the webhook that each message is posted to: `https://…`.
             secrets (list[str]): Secrets of [Standard Webhooks](https://www.standardwebhooks.com), `whsec_…`. Each signs
                 every post, so that a receiver can change from one to the next.
-            body (PushRequestBody | Unset): What is posted: the whole `envelope`, its `data` alone, an event of
-                `cloudevents`, or the same in the binary mode of HTTP, `cloudevents_binary`.
-            max_messages (int | None | Unset): Most messages in one post, whose body is then a list of at least one. None:
-                one message, without a list. The binary mode has no lists.
+            body (PushRequestBody | Unset): What is posted: the `envelope`, its `data`, a structured event (`cloudevents`),
+                or a binary one (`cloudevents_binary`).
+            max_messages (int | None | Unset): Most messages in one post, whose body is then a list. None: one message,
+                without a list. Not in the binary mode.
             concurrency (int | Unset): Most posts at a time, of each process. 1 keeps the order of the queue. Default: 10.
             per_second (float | None | Unset): Most posts in a second, of each process. None: no bound.
             timeout_seconds (float | Unset): Seconds for a post, from connecting to the head of the answer: at most 3,600.

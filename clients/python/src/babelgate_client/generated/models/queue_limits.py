@@ -35,6 +35,7 @@ class QueueLimits:
             max_message_bytes (int | None): Size of one message as it is sent.
             max_receives (int | None): Receives that one process serves at a time.
             max_streams (int | None): Streams that one process serves at a time.
+            max_leases (int | None): Leases of messages that one process has handed out, at a time.
             per_identity (None | RateTerms): The limits of each identity on this queue; `null`: none.
             max_depth (int | None): Messages beyond which publishes get 429 `queue_full`; `null`: any.
             counted_in (QueueLimitsCountedIn): `process`: each for itself; `replicas`: together.
@@ -47,6 +48,7 @@ class QueueLimits:
     max_message_bytes: int | None
     max_receives: int | None
     max_streams: int | None
+    max_leases: int | None
     per_identity: None | RateTerms
     max_depth: int | None
     counted_in: QueueLimitsCountedIn
@@ -78,6 +80,9 @@ class QueueLimits:
         max_streams: int | None
         max_streams = self.max_streams
 
+        max_leases: int | None
+        max_leases = self.max_leases
+
         per_identity: dict[str, Any] | None
         if isinstance(self.per_identity, RateTerms):
             per_identity = self.per_identity.to_dict()
@@ -100,6 +105,7 @@ class QueueLimits:
             "max_message_bytes": max_message_bytes,
             "max_receives": max_receives,
             "max_streams": max_streams,
+            "max_leases": max_leases,
             "per_identity": per_identity,
             "max_depth": max_depth,
             "counted_in": counted_in,
@@ -163,6 +169,14 @@ class QueueLimits:
         max_streams = _parse_max_streams(d.pop("max_streams"))
 
 
+        def _parse_max_leases(data: object) -> int | None:
+            if data is None:
+                return data
+            return cast(int | None, data)
+
+        max_leases = _parse_max_leases(d.pop("max_leases"))
+
+
         def _parse_per_identity(data: object) -> None | RateTerms:
             if data is None:
                 return data
@@ -202,6 +216,7 @@ class QueueLimits:
             max_message_bytes=max_message_bytes,
             max_receives=max_receives,
             max_streams=max_streams,
+            max_leases=max_leases,
             per_identity=per_identity,
             max_depth=max_depth,
             counted_in=counted_in,

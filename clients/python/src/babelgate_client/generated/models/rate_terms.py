@@ -31,6 +31,7 @@ class RateTerms:
             max_message_bytes (int | None): Size of one message as it is sent.
             max_receives (int | None): Receives that one process serves at a time.
             max_streams (int | None): Streams that one process serves at a time.
+            max_leases (int | None): Leases of messages that one process has handed out, at a time.
      """
 
     requests_per_second: float | None
@@ -40,6 +41,7 @@ class RateTerms:
     max_message_bytes: int | None
     max_receives: int | None
     max_streams: int | None
+    max_leases: int | None
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -67,6 +69,9 @@ class RateTerms:
         max_streams: int | None
         max_streams = self.max_streams
 
+        max_leases: int | None
+        max_leases = self.max_leases
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -78,6 +83,7 @@ class RateTerms:
             "max_message_bytes": max_message_bytes,
             "max_receives": max_receives,
             "max_streams": max_streams,
+            "max_leases": max_leases,
         })
 
         return field_dict
@@ -137,6 +143,14 @@ class RateTerms:
         max_streams = _parse_max_streams(d.pop("max_streams"))
 
 
+        def _parse_max_leases(data: object) -> int | None:
+            if data is None:
+                return data
+            return cast(int | None, data)
+
+        max_leases = _parse_max_leases(d.pop("max_leases"))
+
+
         rate_terms = cls(
             requests_per_second=requests_per_second,
             messages_per_second=messages_per_second,
@@ -145,6 +159,7 @@ class RateTerms:
             max_message_bytes=max_message_bytes,
             max_receives=max_receives,
             max_streams=max_streams,
+            max_leases=max_leases,
         )
 
 

@@ -11,6 +11,7 @@ from ..types import UNSET, Unset
 from typing import cast
 
 if TYPE_CHECKING:
+  from ..models.page import Page
   from ..models.token_rights import TokenRights
 
 
@@ -33,6 +34,7 @@ class Token:
             created_by (str): The name of the caller that made it.
             ends_at (int): When it ends, Unix milliseconds UTC.
             old_ends_at (int | None): When its old secret ends, Unix milliseconds UTC; `null`: it has one secret.
+            page (None | Page): The bounds of a token that is part of a web page; `null`: of none.
      """
 
     id: str
@@ -42,6 +44,7 @@ class Token:
     created_by: str
     ends_at: int
     old_ends_at: int | None
+    page: None | Page
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
 
@@ -49,6 +52,7 @@ class Token:
 
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.page import Page # noqa: PLC0415
         from ..models.token_rights import TokenRights # noqa: PLC0415
         id = self.id
 
@@ -65,6 +69,12 @@ class Token:
         old_ends_at: int | None
         old_ends_at = self.old_ends_at
 
+        page: dict[str, Any] | None
+        if isinstance(self.page, Page):
+            page = self.page.to_dict()
+        else:
+            page = self.page
+
 
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
@@ -76,6 +86,7 @@ class Token:
             "created_by": created_by,
             "ends_at": ends_at,
             "old_ends_at": old_ends_at,
+            "page": page,
         })
 
         return field_dict
@@ -84,6 +95,7 @@ class Token:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.page import Page # noqa: PLC0415
         from ..models.token_rights import TokenRights # noqa: PLC0415
         d = dict(src_dict)
         id = d.pop("id")
@@ -109,6 +121,24 @@ class Token:
         old_ends_at = _parse_old_ends_at(d.pop("old_ends_at"))
 
 
+        def _parse_page(data: object) -> None | Page:
+            if data is None:
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                page_type_0 = Page.from_dict(data)
+
+
+
+                return page_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | Page, data)
+
+        page = _parse_page(d.pop("page"))
+
+
         token = cls(
             id=id,
             name=name,
@@ -117,6 +147,7 @@ class Token:
             created_by=created_by,
             ends_at=ends_at,
             old_ends_at=old_ends_at,
+            page=page,
         )
 
 

@@ -12,6 +12,7 @@ from ..types import UNSET, Unset
 from typing import cast
 
 if TYPE_CHECKING:
+  from ..models.page_request import PageRequest
   from ..models.token_request_rights import TokenRequestRights
 
 
@@ -33,18 +34,22 @@ class TokenRequest:
             ttl_seconds (float | None | Unset): Seconds from now to its end, at most `auth.made_tokens.max_ttl_seconds`; may
                 be decimal. Without it: `ends_at` counts.
             ends_at (int | None | Unset): Its end, Unix milliseconds UTC.
+            page (None | PageRequest | Unset): The token is part of a web page, and can only publish, within these bounds;
+                `rights` must be `send` alone. Without it: an ordinary token.
      """
 
     name: str
     rights: TokenRequestRights
     ttl_seconds: float | None | Unset = UNSET
     ends_at: int | None | Unset = UNSET
+    page: None | PageRequest | Unset = UNSET
 
 
 
 
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.page_request import PageRequest # noqa: PLC0415
         from ..models.token_request_rights import TokenRequestRights # noqa: PLC0415
         name = self.name
 
@@ -62,6 +67,14 @@ class TokenRequest:
         else:
             ends_at = self.ends_at
 
+        page: dict[str, Any] | None | Unset
+        if isinstance(self.page, Unset):
+            page = UNSET
+        elif isinstance(self.page, PageRequest):
+            page = self.page.to_dict()
+        else:
+            page = self.page
+
 
         field_dict: dict[str, Any] = {}
 
@@ -73,6 +86,8 @@ class TokenRequest:
             field_dict["ttl_seconds"] = ttl_seconds
         if ends_at is not UNSET:
             field_dict["ends_at"] = ends_at
+        if page is not UNSET:
+            field_dict["page"] = page
 
         return field_dict
 
@@ -80,6 +95,7 @@ class TokenRequest:
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.page_request import PageRequest # noqa: PLC0415
         from ..models.token_request_rights import TokenRequestRights # noqa: PLC0415
         d = dict(src_dict)
         name = d.pop("name")
@@ -109,11 +125,32 @@ class TokenRequest:
         ends_at = _parse_ends_at(d.pop("ends_at", UNSET))
 
 
+        def _parse_page(data: object) -> None | PageRequest | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                page_type_0 = PageRequest.from_dict(data)
+
+
+
+                return page_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | PageRequest | Unset, data)
+
+        page = _parse_page(d.pop("page", UNSET))
+
+
         token_request = cls(
             name=name,
             rights=rights,
             ttl_seconds=ttl_seconds,
             ends_at=ends_at,
+            page=page,
         )
 
         return token_request

@@ -108,7 +108,8 @@ def sync_detailed(
      Return the configuration that the process that answers serves by: its file with all defaults, and
     with secrets,
     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another
-    one failed.
+    one failed,
+    `workers` what each worker of the gateway serves.
 
     Requires the right `manage` on `*`.
 
@@ -141,7 +142,8 @@ def sync(
      Return the configuration that the process that answers serves by: its file with all defaults, and
     with secrets,
     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another
-    one failed.
+    one failed,
+    `workers` what each worker of the gateway serves.
 
     Requires the right `manage` on `*`.
 
@@ -169,7 +171,8 @@ async def asyncio_detailed(
      Return the configuration that the process that answers serves by: its file with all defaults, and
     with secrets,
     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another
-    one failed.
+    one failed,
+    `workers` what each worker of the gateway serves.
 
     Requires the right `manage` on `*`.
 
@@ -202,7 +205,8 @@ async def asyncio(
      Return the configuration that the process that answers serves by: its file with all defaults, and
     with secrets,
     digests of tokens and passwords in URLs masked. `refused` says why the last attempt to load another
-    one failed.
+    one failed,
+    `workers` what each worker of the gateway serves.
 
     Requires the right `manage` on `*`.
 

@@ -120,8 +120,8 @@ def sync_detailed(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
-    names no
+    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
+    right `manage` or `observe`, the answer names no
     broker, unless the setting `open_readyz` allows it.
 
     Args:
@@ -160,8 +160,8 @@ def sync(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
-    names no
+    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
+    right `manage` or `observe`, the answer names no
     broker, unless the setting `open_readyz` allows it.
 
     Args:
@@ -195,8 +195,8 @@ async def asyncio_detailed(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
-    names no
+    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
+    right `manage` or `observe`, the answer names no
     broker, unless the setting `open_readyz` allows it.
 
     Args:
@@ -235,8 +235,8 @@ async def asyncio(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up. Without a valid token, or without the right `manage` or `observe`, the answer
-    names no
+    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
+    right `manage` or `observe`, the answer names no
     broker, unless the setting `open_readyz` allows it.
 
     Args:

@@ -140,9 +140,10 @@ def sync_detailed(
 ) -> Response[ConfigurationReload | Problem]:
     """ Load the configuration again
 
-     Let the process that answers read its configuration file again, and serve by it. Requests, waiting
-    receives,
-    streams and leases go on. A file that is refused changes nothing. Each replica loads its own file:
+     Let the gateway read its configuration file again, and serve by it, with all its workers. Requests,
+    waiting
+    receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its
+    own file:
     call each.
 
     Requires the right `manage` on `*`.
@@ -173,9 +174,10 @@ def sync(
 ) -> ConfigurationReload | Problem | None:
     """ Load the configuration again
 
-     Let the process that answers read its configuration file again, and serve by it. Requests, waiting
-    receives,
-    streams and leases go on. A file that is refused changes nothing. Each replica loads its own file:
+     Let the gateway read its configuration file again, and serve by it, with all its workers. Requests,
+    waiting
+    receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its
+    own file:
     call each.
 
     Requires the right `manage` on `*`.
@@ -201,9 +203,10 @@ async def asyncio_detailed(
 ) -> Response[ConfigurationReload | Problem]:
     """ Load the configuration again
 
-     Let the process that answers read its configuration file again, and serve by it. Requests, waiting
-    receives,
-    streams and leases go on. A file that is refused changes nothing. Each replica loads its own file:
+     Let the gateway read its configuration file again, and serve by it, with all its workers. Requests,
+    waiting
+    receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its
+    own file:
     call each.
 
     Requires the right `manage` on `*`.
@@ -234,9 +237,10 @@ async def asyncio(
 ) -> ConfigurationReload | Problem | None:
     """ Load the configuration again
 
-     Let the process that answers read its configuration file again, and serve by it. Requests, waiting
-    receives,
-    streams and leases go on. A file that is refused changes nothing. Each replica loads its own file:
+     Let the gateway read its configuration file again, and serve by it, with all its workers. Requests,
+    waiting
+    receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its
+    own file:
     call each.
 
     Requires the right `manage` on `*`.

@@ -159,6 +159,10 @@ def sync_detailed(
     on all queues
     of `rights`.
 
+    With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
+    of these
+    origins, at most `per_minute` messages of at most `max_message_bytes`.
+
     Args:
         body (TokenRequest): A token to be made. It needs one of `ttl_seconds` and `ends_at`.
 
@@ -200,6 +204,10 @@ def sync(
     on all queues
     of `rights`.
 
+    With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
+    of these
+    origins, at most `per_minute` messages of at most `max_message_bytes`.
+
     Args:
         body (TokenRequest): A token to be made. It needs one of `ttl_seconds` and `ends_at`.
 
@@ -235,6 +243,10 @@ async def asyncio_detailed(
     Nobody grants what he does not have: it requires the right `manage`, and each right that is granted,
     on all queues
     of `rights`.
+
+    With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
+    of these
+    origins, at most `per_minute` messages of at most `max_message_bytes`.
 
     Args:
         body (TokenRequest): A token to be made. It needs one of `ttl_seconds` and `ends_at`.
@@ -276,6 +288,10 @@ async def asyncio(
     Nobody grants what he does not have: it requires the right `manage`, and each right that is granted,
     on all queues
     of `rights`.
+
+    With `page` it is a token for a web page, where anyone can read it: it can only publish, from pages
+    of these
+    origins, at most `per_minute` messages of at most `max_message_bytes`.
 
     Args:
         body (TokenRequest): A token to be made. It needs one of `ttl_seconds` and `ends_at`.

@@ -168,7 +168,7 @@ public class OperationsApi {
 
   /**
    * Show the configuration
-   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed, &#x60;workers&#x60; what each worker of the gateway serves.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @return LoadedConfiguration
    * @throws ApiException if fails to make API call
    */
@@ -178,7 +178,7 @@ public class OperationsApi {
 
   /**
    * Show the configuration
-   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed, &#x60;workers&#x60; what each worker of the gateway serves.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @param headers Optional headers to include in the request
    * @return LoadedConfiguration
    * @throws ApiException if fails to make API call
@@ -190,7 +190,7 @@ public class OperationsApi {
 
   /**
    * Show the configuration
-   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed, &#x60;workers&#x60; what each worker of the gateway serves.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @return ApiResponse&lt;LoadedConfiguration&gt;
    * @throws ApiException if fails to make API call
    */
@@ -200,7 +200,7 @@ public class OperationsApi {
 
   /**
    * Show the configuration
-   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Return the configuration that the process that answers serves by: its file with all defaults, and with secrets, digests of tokens and passwords in URLs masked. &#x60;refused&#x60; says why the last attempt to load another one failed, &#x60;workers&#x60; what each worker of the gateway serves.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;LoadedConfiguration&gt;
    * @throws ApiException if fails to make API call
@@ -598,7 +598,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @return Probe
    * @throws ApiException if fails to make API call
@@ -609,7 +609,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Probe
@@ -622,7 +622,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @return ApiResponse&lt;Probe&gt;
    * @throws ApiException if fails to make API call
@@ -633,7 +633,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Probe&gt;
@@ -726,7 +726,7 @@ public class OperationsApi {
 
   /**
    * Load the configuration again
-   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Let the gateway read its configuration file again, and serve by it, with all its workers. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @return ConfigurationReload
    * @throws ApiException if fails to make API call
    */
@@ -736,7 +736,7 @@ public class OperationsApi {
 
   /**
    * Load the configuration again
-   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Let the gateway read its configuration file again, and serve by it, with all its workers. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @param headers Optional headers to include in the request
    * @return ConfigurationReload
    * @throws ApiException if fails to make API call
@@ -748,7 +748,7 @@ public class OperationsApi {
 
   /**
    * Load the configuration again
-   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Let the gateway read its configuration file again, and serve by it, with all its workers. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @return ApiResponse&lt;ConfigurationReload&gt;
    * @throws ApiException if fails to make API call
    */
@@ -758,7 +758,7 @@ public class OperationsApi {
 
   /**
    * Load the configuration again
-   * Let the process that answers read its configuration file again, and serve by it. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
+   * Let the gateway read its configuration file again, and serve by it, with all its workers. Requests, waiting receives, streams and leases go on. A file that is refused changes nothing. Each replica loads its own file: call each.  Requires the right &#x60;manage&#x60; on &#x60;*&#x60;.
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;ConfigurationReload&gt;
    * @throws ApiException if fails to make API call

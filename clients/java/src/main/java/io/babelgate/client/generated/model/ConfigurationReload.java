@@ -71,7 +71,7 @@ public class ConfigurationReload {
   }
 
   /**
-   * Counts the configurations of this process from 1, the start.
+   * Counts the configurations of the gateway from 1, the start.
    * @return version
    */
   @jakarta.annotation.Nonnull

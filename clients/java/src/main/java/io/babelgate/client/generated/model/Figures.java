@@ -46,6 +46,7 @@ import io.babelgate.client.generated.ApiClient;
   Figures.JSON_PROPERTY_REDRIVEN,
   Figures.JSON_PROPERTY_LEASE_EXPIRED,
   Figures.JSON_PROPERTY_BROKER_ERRORS,
+  Figures.JSON_PROPERTY_DROPPED,
   Figures.JSON_PROPERTY_PUBLISH_P50_SECONDS,
   Figures.JSON_PROPERTY_PUBLISH_P99_SECONDS,
   Figures.JSON_PROPERTY_DELIVERY_P50_SECONDS,
@@ -88,6 +89,10 @@ public class Figures {
   public static final String JSON_PROPERTY_BROKER_ERRORS = "broker_errors";
   @jakarta.annotation.Nonnull
   private Long brokerErrors;
+
+  public static final String JSON_PROPERTY_DROPPED = "dropped";
+  @jakarta.annotation.Nonnull
+  private Long dropped;
 
   public static final String JSON_PROPERTY_PUBLISH_P50_SECONDS = "publish_p50_seconds";
   @jakarta.annotation.Nullable
@@ -324,6 +329,30 @@ public class Figures {
   }
 
 
+  public Figures dropped(@jakarta.annotation.Nonnull Long dropped) {
+    this.dropped = dropped;
+    return this;
+  }
+
+  /**
+   * Expired messages that were removed, because their route has &#x60;expired: drop&#x60;.
+   * @return dropped
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_DROPPED, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Long getDropped() {
+    return dropped;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_DROPPED, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setDropped(@jakarta.annotation.Nonnull Long dropped) {
+    this.dropped = dropped;
+  }
+
+
   public Figures publishP50Seconds(@jakarta.annotation.Nullable Double publishP50Seconds) {
     this.publishP50Seconds = publishP50Seconds;
     return this;
@@ -484,6 +513,7 @@ public class Figures {
         Objects.equals(this.redriven, figures.redriven) &&
         Objects.equals(this.leaseExpired, figures.leaseExpired) &&
         Objects.equals(this.brokerErrors, figures.brokerErrors) &&
+        Objects.equals(this.dropped, figures.dropped) &&
         Objects.equals(this.publishP50Seconds, figures.publishP50Seconds) &&
         Objects.equals(this.publishP99Seconds, figures.publishP99Seconds) &&
         Objects.equals(this.deliveryP50Seconds, figures.deliveryP50Seconds) &&
@@ -493,7 +523,7 @@ public class Figures {
 
   @Override
   public int hashCode() {
-    return Objects.hash(published, delivered, acked, nacked, rejected, deadLettered, redriven, leaseExpired, brokerErrors, publishP50Seconds, publishP99Seconds, deliveryP50Seconds, deliveryP99Seconds, additionalProperties);
+    return Objects.hash(published, delivered, acked, nacked, rejected, deadLettered, redriven, leaseExpired, brokerErrors, dropped, publishP50Seconds, publishP99Seconds, deliveryP50Seconds, deliveryP99Seconds, additionalProperties);
   }
 
   @Override
@@ -509,6 +539,7 @@ public class Figures {
     sb.append("    redriven: ").append(toIndentedString(redriven)).append("\n");
     sb.append("    leaseExpired: ").append(toIndentedString(leaseExpired)).append("\n");
     sb.append("    brokerErrors: ").append(toIndentedString(brokerErrors)).append("\n");
+    sb.append("    dropped: ").append(toIndentedString(dropped)).append("\n");
     sb.append("    publishP50Seconds: ").append(toIndentedString(publishP50Seconds)).append("\n");
     sb.append("    publishP99Seconds: ").append(toIndentedString(publishP99Seconds)).append("\n");
     sb.append("    deliveryP50Seconds: ").append(toIndentedString(deliveryP50Seconds)).append("\n");
@@ -604,6 +635,11 @@ public class Figures {
     // add `broker_errors` to the URL query string
     if (getBrokerErrors() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sbroker_errors%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getBrokerErrors()))));
+    }
+
+    // add `dropped` to the URL query string
+    if (getDropped() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sdropped%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getDropped()))));
     }
 
     // add `publish_p50_seconds` to the URL query string

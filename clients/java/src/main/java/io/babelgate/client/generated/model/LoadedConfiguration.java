@@ -29,6 +29,7 @@ import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
 import io.babelgate.client.generated.model.ConfigurationRefusal;
+import io.babelgate.client.generated.model.WorkerConfiguration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -47,6 +48,7 @@ import io.babelgate.client.generated.ApiClient;
   LoadedConfiguration.JSON_PROPERTY_LOADED_AT,
   LoadedConfiguration.JSON_PROPERTY_CHANGED,
   LoadedConfiguration.JSON_PROPERTY_REFUSED,
+  LoadedConfiguration.JSON_PROPERTY_WORKERS,
   LoadedConfiguration.JSON_PROPERTY_SETTINGS
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
@@ -71,6 +73,10 @@ public class LoadedConfiguration {
   @jakarta.annotation.Nullable
   private ConfigurationRefusal refused;
 
+  public static final String JSON_PROPERTY_WORKERS = "workers";
+  @jakarta.annotation.Nonnull
+  private List<WorkerConfiguration> workers;
+
   public static final String JSON_PROPERTY_SETTINGS = "settings";
   @jakarta.annotation.Nonnull
   private Map<String, Object> settings;
@@ -84,7 +90,7 @@ public class LoadedConfiguration {
   }
 
   /**
-   * Counts the configurations of this process from 1, the start.
+   * Counts the configurations of the gateway from 1, the start.
    * @return version
    */
   @jakarta.annotation.Nonnull
@@ -206,6 +212,38 @@ public class LoadedConfiguration {
   }
 
 
+  public LoadedConfiguration workers(@jakarta.annotation.Nonnull List<WorkerConfiguration> workers) {
+    this.workers = workers;
+    return this;
+  }
+
+  public LoadedConfiguration addWorkersItem(WorkerConfiguration workersItem) {
+    if (this.workers == null) {
+      this.workers = new ArrayList<>();
+    }
+    this.workers.add(workersItem);
+    return this;
+  }
+
+  /**
+   * Each worker of the gateway, the one that answers first. They load a configuration all together, or none does.
+   * @return workers
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_WORKERS, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public List<WorkerConfiguration> getWorkers() {
+    return workers;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_WORKERS, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setWorkers(@jakarta.annotation.Nonnull List<WorkerConfiguration> workers) {
+    this.workers = workers;
+  }
+
+
   public LoadedConfiguration settings(@jakarta.annotation.Nonnull Map<String, Object> settings) {
     this.settings = settings;
     return this;
@@ -298,13 +336,14 @@ public class LoadedConfiguration {
         Objects.equals(this.loadedAt, loadedConfiguration.loadedAt) &&
         Objects.equals(this.changed, loadedConfiguration.changed) &&
         Objects.equals(this.refused, loadedConfiguration.refused) &&
+        Objects.equals(this.workers, loadedConfiguration.workers) &&
         Objects.equals(this.settings, loadedConfiguration.settings)&&
         Objects.equals(this.additionalProperties, loadedConfiguration.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(version, digest, loadedAt, changed, refused, settings, additionalProperties);
+    return Objects.hash(version, digest, loadedAt, changed, refused, workers, settings, additionalProperties);
   }
 
   @Override
@@ -316,6 +355,7 @@ public class LoadedConfiguration {
     sb.append("    loadedAt: ").append(toIndentedString(loadedAt)).append("\n");
     sb.append("    changed: ").append(toIndentedString(changed)).append("\n");
     sb.append("    refused: ").append(toIndentedString(refused)).append("\n");
+    sb.append("    workers: ").append(toIndentedString(workers)).append("\n");
     sb.append("    settings: ").append(toIndentedString(settings)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
@@ -392,6 +432,17 @@ public class LoadedConfiguration {
     // add `refused` to the URL query string
     if (getRefused() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%srefused%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getRefused()))));
+    }
+
+    // add `workers` to the URL query string
+    if (getWorkers() != null) {
+      for (int i = 0; i < getWorkers().size(); i++) {
+        if (getWorkers().get(i) != null) {
+          joiner.add(String.format(java.util.Locale.ROOT, "%sworkers%s%s=%s", prefix, suffix,
+              "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
+              ApiClient.urlEncode(ApiClient.valueToString(getWorkers().get(i)))));
+        }
+      }
     }
 
     // add `settings` to the URL query string

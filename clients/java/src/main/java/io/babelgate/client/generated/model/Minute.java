@@ -47,6 +47,7 @@ import io.babelgate.client.generated.ApiClient;
   Minute.JSON_PROPERTY_REDRIVEN,
   Minute.JSON_PROPERTY_LEASE_EXPIRED,
   Minute.JSON_PROPERTY_BROKER_ERRORS,
+  Minute.JSON_PROPERTY_DROPPED,
   Minute.JSON_PROPERTY_PUBLISH_P50_SECONDS,
   Minute.JSON_PROPERTY_PUBLISH_P99_SECONDS,
   Minute.JSON_PROPERTY_DELIVERY_P50_SECONDS,
@@ -93,6 +94,10 @@ public class Minute {
   public static final String JSON_PROPERTY_BROKER_ERRORS = "broker_errors";
   @jakarta.annotation.Nonnull
   private Long brokerErrors;
+
+  public static final String JSON_PROPERTY_DROPPED = "dropped";
+  @jakarta.annotation.Nonnull
+  private Long dropped;
 
   public static final String JSON_PROPERTY_PUBLISH_P50_SECONDS = "publish_p50_seconds";
   @jakarta.annotation.Nullable
@@ -353,6 +358,30 @@ public class Minute {
   }
 
 
+  public Minute dropped(@jakarta.annotation.Nonnull Long dropped) {
+    this.dropped = dropped;
+    return this;
+  }
+
+  /**
+   * Expired messages that were removed, because their route has &#x60;expired: drop&#x60;.
+   * @return dropped
+   */
+  @jakarta.annotation.Nonnull
+  @JsonProperty(value = JSON_PROPERTY_DROPPED, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Long getDropped() {
+    return dropped;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_DROPPED, required = true)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setDropped(@jakarta.annotation.Nonnull Long dropped) {
+    this.dropped = dropped;
+  }
+
+
   public Minute publishP50Seconds(@jakarta.annotation.Nullable Double publishP50Seconds) {
     this.publishP50Seconds = publishP50Seconds;
     return this;
@@ -514,6 +543,7 @@ public class Minute {
         Objects.equals(this.redriven, minute.redriven) &&
         Objects.equals(this.leaseExpired, minute.leaseExpired) &&
         Objects.equals(this.brokerErrors, minute.brokerErrors) &&
+        Objects.equals(this.dropped, minute.dropped) &&
         Objects.equals(this.publishP50Seconds, minute.publishP50Seconds) &&
         Objects.equals(this.publishP99Seconds, minute.publishP99Seconds) &&
         Objects.equals(this.deliveryP50Seconds, minute.deliveryP50Seconds) &&
@@ -523,7 +553,7 @@ public class Minute {
 
   @Override
   public int hashCode() {
-    return Objects.hash(at, published, delivered, acked, nacked, rejected, deadLettered, redriven, leaseExpired, brokerErrors, publishP50Seconds, publishP99Seconds, deliveryP50Seconds, deliveryP99Seconds, additionalProperties);
+    return Objects.hash(at, published, delivered, acked, nacked, rejected, deadLettered, redriven, leaseExpired, brokerErrors, dropped, publishP50Seconds, publishP99Seconds, deliveryP50Seconds, deliveryP99Seconds, additionalProperties);
   }
 
   @Override
@@ -540,6 +570,7 @@ public class Minute {
     sb.append("    redriven: ").append(toIndentedString(redriven)).append("\n");
     sb.append("    leaseExpired: ").append(toIndentedString(leaseExpired)).append("\n");
     sb.append("    brokerErrors: ").append(toIndentedString(brokerErrors)).append("\n");
+    sb.append("    dropped: ").append(toIndentedString(dropped)).append("\n");
     sb.append("    publishP50Seconds: ").append(toIndentedString(publishP50Seconds)).append("\n");
     sb.append("    publishP99Seconds: ").append(toIndentedString(publishP99Seconds)).append("\n");
     sb.append("    deliveryP50Seconds: ").append(toIndentedString(deliveryP50Seconds)).append("\n");
@@ -640,6 +671,11 @@ public class Minute {
     // add `broker_errors` to the URL query string
     if (getBrokerErrors() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sbroker_errors%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getBrokerErrors()))));
+    }
+
+    // add `dropped` to the URL query string
+    if (getDropped() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sdropped%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getDropped()))));
     }
 
     // add `publish_p50_seconds` to the URL query string

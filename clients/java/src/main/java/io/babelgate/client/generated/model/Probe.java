@@ -29,6 +29,7 @@ import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
 import io.babelgate.client.generated.model.BrokerState;
+import io.babelgate.client.generated.model.IssuerState;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -41,7 +42,8 @@ import io.babelgate.client.generated.ApiClient;
  */
 @JsonPropertyOrder({
   Probe.JSON_PROPERTY_STATUS,
-  Probe.JSON_PROPERTY_BROKERS
+  Probe.JSON_PROPERTY_BROKERS,
+  Probe.JSON_PROPERTY_ISSUERS
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Probe {
@@ -85,6 +87,10 @@ public class Probe {
   public static final String JSON_PROPERTY_BROKERS = "brokers";
   @jakarta.annotation.Nullable
   private List<BrokerState> brokers;
+
+  public static final String JSON_PROPERTY_ISSUERS = "issuers";
+  @jakarta.annotation.Nullable
+  private List<IssuerState> issuers;
 
   public Probe() { 
   }
@@ -144,6 +150,38 @@ public class Probe {
     this.brokers = brokers;
   }
 
+
+  public Probe issuers(@jakarta.annotation.Nullable List<IssuerState> issuers) {
+    this.issuers = issuers;
+    return this;
+  }
+
+  public Probe addIssuersItem(IssuerState issuersItem) {
+    if (this.issuers == null) {
+      this.issuers = new ArrayList<>();
+    }
+    this.issuers.add(issuersItem);
+    return this;
+  }
+
+  /**
+   * Get issuers
+   * @return issuers
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_ISSUERS, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public List<IssuerState> getIssuers() {
+    return issuers;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_ISSUERS, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setIssuers(@jakarta.annotation.Nullable List<IssuerState> issuers) {
+    this.issuers = issuers;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -201,13 +239,14 @@ public class Probe {
     }
     Probe probe = (Probe) o;
     return Objects.equals(this.status, probe.status) &&
-        Objects.equals(this.brokers, probe.brokers)&&
+        Objects.equals(this.brokers, probe.brokers) &&
+        Objects.equals(this.issuers, probe.issuers)&&
         Objects.equals(this.additionalProperties, probe.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(status, brokers, additionalProperties);
+    return Objects.hash(status, brokers, issuers, additionalProperties);
   }
 
   @Override
@@ -216,6 +255,7 @@ public class Probe {
     sb.append("class Probe {\n");
     sb.append("    status: ").append(toIndentedString(status)).append("\n");
     sb.append("    brokers: ").append(toIndentedString(brokers)).append("\n");
+    sb.append("    issuers: ").append(toIndentedString(issuers)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -276,6 +316,17 @@ public class Probe {
           joiner.add(String.format(java.util.Locale.ROOT, "%sbrokers%s%s=%s", prefix, suffix,
               "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
               ApiClient.urlEncode(ApiClient.valueToString(getBrokers().get(i)))));
+        }
+      }
+    }
+
+    // add `issuers` to the URL query string
+    if (getIssuers() != null) {
+      for (int i = 0; i < getIssuers().size(); i++) {
+        if (getIssuers().get(i) != null) {
+          joiner.add(String.format(java.util.Locale.ROOT, "%sissuers%s%s=%s", prefix, suffix,
+              "".equals(suffix) ? "" : String.format(java.util.Locale.ROOT, "%s%d%s", containerPrefix, i, containerSuffix),
+              ApiClient.urlEncode(ApiClient.valueToString(getIssuers().get(i)))));
         }
       }
     }

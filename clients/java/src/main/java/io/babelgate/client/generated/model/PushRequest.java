@@ -58,7 +58,7 @@ public class PushRequest {
   private List<String> secrets;
 
   /**
-   * What is posted: the whole &#x60;envelope&#x60;, its &#x60;data&#x60; alone, an event of &#x60;cloudevents&#x60;, or the same in the binary mode of HTTP, &#x60;cloudevents_binary&#x60;.
+   * What is posted: the &#x60;envelope&#x60;, its &#x60;data&#x60;, a structured event (&#x60;cloudevents&#x60;), or a binary one (&#x60;cloudevents_binary&#x60;).
    */
   public enum BodyEnum {
     ENVELOPE(String.valueOf("envelope")),
@@ -189,7 +189,7 @@ public class PushRequest {
   }
 
   /**
-   * What is posted: the whole &#x60;envelope&#x60;, its &#x60;data&#x60; alone, an event of &#x60;cloudevents&#x60;, or the same in the binary mode of HTTP, &#x60;cloudevents_binary&#x60;.
+   * What is posted: the &#x60;envelope&#x60;, its &#x60;data&#x60;, a structured event (&#x60;cloudevents&#x60;), or a binary one (&#x60;cloudevents_binary&#x60;).
    * @return body
    */
   @jakarta.annotation.Nullable

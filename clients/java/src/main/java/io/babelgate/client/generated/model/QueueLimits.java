@@ -45,6 +45,7 @@ import io.babelgate.client.generated.ApiClient;
   QueueLimits.JSON_PROPERTY_MAX_MESSAGE_BYTES,
   QueueLimits.JSON_PROPERTY_MAX_RECEIVES,
   QueueLimits.JSON_PROPERTY_MAX_STREAMS,
+  QueueLimits.JSON_PROPERTY_MAX_LEASES,
   QueueLimits.JSON_PROPERTY_PER_IDENTITY,
   QueueLimits.JSON_PROPERTY_MAX_DEPTH,
   QueueLimits.JSON_PROPERTY_COUNTED_IN
@@ -78,6 +79,10 @@ public class QueueLimits {
   public static final String JSON_PROPERTY_MAX_STREAMS = "max_streams";
   @jakarta.annotation.Nullable
   private Long maxStreams;
+
+  public static final String JSON_PROPERTY_MAX_LEASES = "max_leases";
+  @jakarta.annotation.Nullable
+  private Long maxLeases;
 
   public static final String JSON_PROPERTY_PER_IDENTITY = "per_identity";
   @jakarta.annotation.Nullable
@@ -297,6 +302,30 @@ public class QueueLimits {
   }
 
 
+  public QueueLimits maxLeases(@jakarta.annotation.Nullable Long maxLeases) {
+    this.maxLeases = maxLeases;
+    return this;
+  }
+
+  /**
+   * Get maxLeases
+   * @return maxLeases
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_MAX_LEASES, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Long getMaxLeases() {
+    return maxLeases;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_MAX_LEASES, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setMaxLeases(@jakarta.annotation.Nullable Long maxLeases) {
+    this.maxLeases = maxLeases;
+  }
+
+
   public QueueLimits perIdentity(@jakarta.annotation.Nullable RateTerms perIdentity) {
     this.perIdentity = perIdentity;
     return this;
@@ -431,6 +460,7 @@ public class QueueLimits {
         Objects.equals(this.maxMessageBytes, queueLimits.maxMessageBytes) &&
         Objects.equals(this.maxReceives, queueLimits.maxReceives) &&
         Objects.equals(this.maxStreams, queueLimits.maxStreams) &&
+        Objects.equals(this.maxLeases, queueLimits.maxLeases) &&
         Objects.equals(this.perIdentity, queueLimits.perIdentity) &&
         Objects.equals(this.maxDepth, queueLimits.maxDepth) &&
         Objects.equals(this.countedIn, queueLimits.countedIn)&&
@@ -439,7 +469,7 @@ public class QueueLimits {
 
   @Override
   public int hashCode() {
-    return Objects.hash(requestsPerSecond, messagesPerSecond, bytesPerSecond, burstSeconds, maxMessageBytes, maxReceives, maxStreams, perIdentity, maxDepth, countedIn, additionalProperties);
+    return Objects.hash(requestsPerSecond, messagesPerSecond, bytesPerSecond, burstSeconds, maxMessageBytes, maxReceives, maxStreams, maxLeases, perIdentity, maxDepth, countedIn, additionalProperties);
   }
 
   @Override
@@ -453,6 +483,7 @@ public class QueueLimits {
     sb.append("    maxMessageBytes: ").append(toIndentedString(maxMessageBytes)).append("\n");
     sb.append("    maxReceives: ").append(toIndentedString(maxReceives)).append("\n");
     sb.append("    maxStreams: ").append(toIndentedString(maxStreams)).append("\n");
+    sb.append("    maxLeases: ").append(toIndentedString(maxLeases)).append("\n");
     sb.append("    perIdentity: ").append(toIndentedString(perIdentity)).append("\n");
     sb.append("    maxDepth: ").append(toIndentedString(maxDepth)).append("\n");
     sb.append("    countedIn: ").append(toIndentedString(countedIn)).append("\n");
@@ -537,6 +568,11 @@ public class QueueLimits {
     // add `max_streams` to the URL query string
     if (getMaxStreams() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%smax_streams%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getMaxStreams()))));
+    }
+
+    // add `max_leases` to the URL query string
+    if (getMaxLeases() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%smax_leases%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getMaxLeases()))));
     }
 
     // add `per_identity` to the URL query string

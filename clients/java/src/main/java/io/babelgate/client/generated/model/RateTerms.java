@@ -43,7 +43,8 @@ import io.babelgate.client.generated.ApiClient;
   RateTerms.JSON_PROPERTY_BURST_SECONDS,
   RateTerms.JSON_PROPERTY_MAX_MESSAGE_BYTES,
   RateTerms.JSON_PROPERTY_MAX_RECEIVES,
-  RateTerms.JSON_PROPERTY_MAX_STREAMS
+  RateTerms.JSON_PROPERTY_MAX_STREAMS,
+  RateTerms.JSON_PROPERTY_MAX_LEASES
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class RateTerms {
@@ -74,6 +75,10 @@ public class RateTerms {
   public static final String JSON_PROPERTY_MAX_STREAMS = "max_streams";
   @jakarta.annotation.Nullable
   private Long maxStreams;
+
+  public static final String JSON_PROPERTY_MAX_LEASES = "max_leases";
+  @jakarta.annotation.Nullable
+  private Long maxLeases;
 
   public RateTerms() { 
   }
@@ -245,6 +250,30 @@ public class RateTerms {
     this.maxStreams = maxStreams;
   }
 
+
+  public RateTerms maxLeases(@jakarta.annotation.Nullable Long maxLeases) {
+    this.maxLeases = maxLeases;
+    return this;
+  }
+
+  /**
+   * Get maxLeases
+   * @return maxLeases
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_MAX_LEASES, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Long getMaxLeases() {
+    return maxLeases;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_MAX_LEASES, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setMaxLeases(@jakarta.annotation.Nullable Long maxLeases) {
+    this.maxLeases = maxLeases;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -307,13 +336,14 @@ public class RateTerms {
         Objects.equals(this.burstSeconds, rateTerms.burstSeconds) &&
         Objects.equals(this.maxMessageBytes, rateTerms.maxMessageBytes) &&
         Objects.equals(this.maxReceives, rateTerms.maxReceives) &&
-        Objects.equals(this.maxStreams, rateTerms.maxStreams)&&
+        Objects.equals(this.maxStreams, rateTerms.maxStreams) &&
+        Objects.equals(this.maxLeases, rateTerms.maxLeases)&&
         Objects.equals(this.additionalProperties, rateTerms.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(requestsPerSecond, messagesPerSecond, bytesPerSecond, burstSeconds, maxMessageBytes, maxReceives, maxStreams, additionalProperties);
+    return Objects.hash(requestsPerSecond, messagesPerSecond, bytesPerSecond, burstSeconds, maxMessageBytes, maxReceives, maxStreams, maxLeases, additionalProperties);
   }
 
   @Override
@@ -327,6 +357,7 @@ public class RateTerms {
     sb.append("    maxMessageBytes: ").append(toIndentedString(maxMessageBytes)).append("\n");
     sb.append("    maxReceives: ").append(toIndentedString(maxReceives)).append("\n");
     sb.append("    maxStreams: ").append(toIndentedString(maxStreams)).append("\n");
+    sb.append("    maxLeases: ").append(toIndentedString(maxLeases)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -408,6 +439,11 @@ public class RateTerms {
     // add `max_streams` to the URL query string
     if (getMaxStreams() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%smax_streams%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getMaxStreams()))));
+    }
+
+    // add `max_leases` to the URL query string
+    if (getMaxLeases() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%smax_leases%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getMaxLeases()))));
     }
 
     return joiner.toString();

@@ -28,6 +28,7 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
+import io.babelgate.client.generated.model.Page;
 import io.babelgate.client.generated.model.Right;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -47,7 +48,8 @@ import io.babelgate.client.generated.ApiClient;
   Token.JSON_PROPERTY_CREATED_AT,
   Token.JSON_PROPERTY_CREATED_BY,
   Token.JSON_PROPERTY_ENDS_AT,
-  Token.JSON_PROPERTY_OLD_ENDS_AT
+  Token.JSON_PROPERTY_OLD_ENDS_AT,
+  Token.JSON_PROPERTY_PAGE
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class Token {
@@ -78,6 +80,10 @@ public class Token {
   public static final String JSON_PROPERTY_OLD_ENDS_AT = "old_ends_at";
   @jakarta.annotation.Nullable
   private Long oldEndsAt;
+
+  public static final String JSON_PROPERTY_PAGE = "page";
+  @jakarta.annotation.Nullable
+  private Page page;
 
   public Token() { 
   }
@@ -257,6 +263,30 @@ public class Token {
     this.oldEndsAt = oldEndsAt;
   }
 
+
+  public Token page(@jakarta.annotation.Nullable Page page) {
+    this.page = page;
+    return this;
+  }
+
+  /**
+   * Get page
+   * @return page
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_PAGE, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public Page getPage() {
+    return page;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PAGE, required = false)
+  @JsonInclude(value = JsonInclude.Include.ALWAYS)
+  public void setPage(@jakarta.annotation.Nullable Page page) {
+    this.page = page;
+  }
+
   /**
    * A container for additional, undeclared properties.
    * This is a holder for any undeclared properties as specified with
@@ -319,13 +349,14 @@ public class Token {
         Objects.equals(this.createdAt, token.createdAt) &&
         Objects.equals(this.createdBy, token.createdBy) &&
         Objects.equals(this.endsAt, token.endsAt) &&
-        Objects.equals(this.oldEndsAt, token.oldEndsAt)&&
+        Objects.equals(this.oldEndsAt, token.oldEndsAt) &&
+        Objects.equals(this.page, token.page)&&
         Objects.equals(this.additionalProperties, token.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(id, name, rights, createdAt, createdBy, endsAt, oldEndsAt, additionalProperties);
+    return Objects.hash(id, name, rights, createdAt, createdBy, endsAt, oldEndsAt, page, additionalProperties);
   }
 
   @Override
@@ -339,6 +370,7 @@ public class Token {
     sb.append("    createdBy: ").append(toIndentedString(createdBy)).append("\n");
     sb.append("    endsAt: ").append(toIndentedString(endsAt)).append("\n");
     sb.append("    oldEndsAt: ").append(toIndentedString(oldEndsAt)).append("\n");
+    sb.append("    page: ").append(toIndentedString(page)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
     return sb.toString();
@@ -424,6 +456,11 @@ public class Token {
     // add `old_ends_at` to the URL query string
     if (getOldEndsAt() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sold_ends_at%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getOldEndsAt()))));
+    }
+
+    // add `page` to the URL query string
+    if (getPage() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%spage%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getPage()))));
     }
 
     return joiner.toString();

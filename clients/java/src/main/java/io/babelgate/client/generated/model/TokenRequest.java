@@ -24,6 +24,7 @@ import com.fasterxml.jackson.annotation.JsonProperty;
 import com.fasterxml.jackson.annotation.JsonCreator;
 import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
+import io.babelgate.client.generated.model.PageRequest;
 import io.babelgate.client.generated.model.Right;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -40,7 +41,8 @@ import io.babelgate.client.generated.ApiClient;
   TokenRequest.JSON_PROPERTY_NAME,
   TokenRequest.JSON_PROPERTY_RIGHTS,
   TokenRequest.JSON_PROPERTY_TTL_SECONDS,
-  TokenRequest.JSON_PROPERTY_ENDS_AT
+  TokenRequest.JSON_PROPERTY_ENDS_AT,
+  TokenRequest.JSON_PROPERTY_PAGE
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
 public class TokenRequest {
@@ -59,6 +61,10 @@ public class TokenRequest {
   public static final String JSON_PROPERTY_ENDS_AT = "ends_at";
   @jakarta.annotation.Nullable
   private Long endsAt;
+
+  public static final String JSON_PROPERTY_PAGE = "page";
+  @jakarta.annotation.Nullable
+  private PageRequest page;
 
   public TokenRequest() { 
   }
@@ -170,6 +176,30 @@ public class TokenRequest {
   }
 
 
+  public TokenRequest page(@jakarta.annotation.Nullable PageRequest page) {
+    this.page = page;
+    return this;
+  }
+
+  /**
+   * Get page
+   * @return page
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_PAGE, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public PageRequest getPage() {
+    return page;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_PAGE, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setPage(@jakarta.annotation.Nullable PageRequest page) {
+    this.page = page;
+  }
+
+
   /**
    * Return true if this TokenRequest object is equal to o.
    */
@@ -185,12 +215,13 @@ public class TokenRequest {
     return Objects.equals(this.name, tokenRequest.name) &&
         Objects.equals(this.rights, tokenRequest.rights) &&
         Objects.equals(this.ttlSeconds, tokenRequest.ttlSeconds) &&
-        Objects.equals(this.endsAt, tokenRequest.endsAt);
+        Objects.equals(this.endsAt, tokenRequest.endsAt) &&
+        Objects.equals(this.page, tokenRequest.page);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(name, rights, ttlSeconds, endsAt);
+    return Objects.hash(name, rights, ttlSeconds, endsAt, page);
   }
 
   @Override
@@ -201,6 +232,7 @@ public class TokenRequest {
     sb.append("    rights: ").append(toIndentedString(rights)).append("\n");
     sb.append("    ttlSeconds: ").append(toIndentedString(ttlSeconds)).append("\n");
     sb.append("    endsAt: ").append(toIndentedString(endsAt)).append("\n");
+    sb.append("    page: ").append(toIndentedString(page)).append("\n");
     sb.append("}");
     return sb.toString();
   }
@@ -270,6 +302,11 @@ public class TokenRequest {
     // add `ends_at` to the URL query string
     if (getEndsAt() != null) {
       joiner.add(String.format(java.util.Locale.ROOT, "%sends_at%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getEndsAt()))));
+    }
+
+    // add `page` to the URL query string
+    if (getPage() != null) {
+      joiner.add(getPage().toUrlQueryString(prefix + "page" + suffix));
     }
 
     return joiner.toString();
