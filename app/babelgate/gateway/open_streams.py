@@ -42,6 +42,10 @@ class OpenStream(Protocol):
 
     labels: tuple[str, str]
     route: Route
+    window: int
+
+    def resize(self, window: int) -> None:
+        """Change the window, and ask anew for as many messages as it has room."""
 
     def settled(self, handle: str, action: str, outcome: Any) -> None:
         """A consumer has settled or extended the lease of ``handle``, with this outcome."""
@@ -100,6 +104,11 @@ class OpenStreams:
     def routes(self) -> list[Route]:
         """The routes of the open streams."""
         return [stream.route for stream in self._open]
+
+    def ask_anew(self) -> None:
+        """Let all streams begin their receives anew: what waits does not know of other limits of leases."""
+        for stream in self._open:
+            stream.resize(stream.window)
 
     def drain_queue(self, queue: str, broker: str) -> None:
         """Let the streams of a queue that has left ``broker`` hand out nothing more, and end once all is settled."""

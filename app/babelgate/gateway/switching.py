@@ -220,3 +220,5 @@ def _limit(gateway: Gateway, limits: RateLimits | None) -> None:
     else:
         gateway.rate_limits = limits
     gateway.counted.configure(gateway.rate_limits)
+    if gateway.counted.are_limited:
+        gateway.streams.ask_anew()

@@ -13,9 +13,11 @@ from babelgate.gateway.counted_leases import CountedLeases, LeasesExceeded
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.limit_terms import QueueTerms, RateTerms
 from babelgate.gateway.model import Message, Settlement
+from babelgate.gateway.open_streams import StreamOptions
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.gateway.shares import divided, grouped
+from babelgate.gateway.streaming import Stream
 from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
 from babelgate.schemas.job_schemas import JobSchemas
 from tests.harness.local import eventually
@@ -185,6 +187,23 @@ async def test_a_reload_lets_those_continue_that_wait_for_room():
         results = await gateway.settle(SHOP, "q", Settlement(acks=tokens))
         assert [each.error for each in results] == [None] * 4
         assert gateway.counted.held == {}
+    finally:
+        await gateway.close()
+
+
+async def test_a_limit_that_a_reload_adds_counts_for_a_stream_that_waits():
+    broker = MovingMemory("one", CAPABLE)
+    gateway = gateway_of(broker, None)
+    await gateway.start()
+    try:
+        assert await gateway.receive(SHOP, "q") == []
+        with Stream(gateway, SHOP, "q", StreamOptions(50)) as stream:
+            taking = asyncio.create_task(stream.take(SOON))
+            await eventually(lambda: gateway.queue_runtimes.get("q").waiters == 1)
+            await load(gateway, broker, QueueTerms(max_leases=1))
+            await eventually(lambda: any(each.holder for each in gateway.queue_runtimes.get("q").receiver._waiting))
+            await gateway.publish_many(SHOP, "q", [DRAFT] * 20)
+            assert (len(await taking), len(gateway.counted.held)) == (1, 1)
     finally:
         await gateway.close()
 
