@@ -223,17 +223,31 @@ def test_large_bodies_are_completed_by_who_takes_them_and_keep_their_order(clock
     redaction = Watched()
     buffer.protection_of = lambda queue: Protection(redaction)
     large = b'{"data":{"card":"4111","note":"%b"}}' % (b"x" * LARGE_BYTES)
-    buffer.observe(accepted(large, SECRET, large))
+    buffer.observe(accepted(SECRET, large, SECRET, large))
     buffer.observe(happened("acked"))
     buffer.observe(accepted(large))
-    assert len(redaction.threads) == 1, "only the small body"
+    assert len(redaction.threads) == 1, "only the small body before a large one"
     assert buffer.size > 3 * LARGE_BYTES, "bodies that wait count"
     found = taken(buffer)
-    assert len(redaction.threads) == 4
-    assert numbers(found) == [1, 2, 3, 4, 5]
+    assert len(redaction.threads) == 5
+    assert numbers(found) == [1, 2, 3, 4, 5, 6]
     bodies = [None if each.envelope is UNSET else bytes(each.envelope) for each in found]
-    hidden = large.replace(b"4111", b"[redacted]")
-    assert bodies == [hidden, SECRET.replace(b"4111", b"[redacted]"), hidden, None, hidden]
+    small, hidden = (body.replace(b"4111", b"[redacted]") for body in (SECRET, large))
+    assert bodies == [small, hidden, small, hidden, None, hidden]
+    assert buffer.size == 0
+
+
+def test_many_bodies_of_one_event_are_completed_there_too(clock: Ticking) -> None:
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=True)
+    redaction = Watched()
+    buffer.protection_of = lambda queue: Protection(redaction)
+    batch = [b'{"data":{"card":"4111","note":"%05d%b"}}' % (n, b"x" * (LARGE_BYTES // 4)) for n in range(20)]
+    buffer.observe(accepted(*batch))
+    assert len(redaction.threads) == 3, "as many as one body may have bytes"
+    buffer.observe(accepted(SECRET))
+    assert len(redaction.threads) == 4, "each event has this bound"
+    found = [None if each.envelope is UNSET else bytes(each.envelope) for each in taken(buffer)]
+    assert found == [body.replace(b"4111", b"[redacted]") for body in (*batch, SECRET)]
     assert buffer.size == 0
 
 

@@ -1,7 +1,7 @@
 """Encodes events as journal lines, in a bounded buffer in memory.
 
-A record with a large body is completed by the thread that writes, because redacting, encrypting and checking it takes
-longer than the event loop may be held up.
+Records with large bodies, and those of an event with many bodies, are completed by the thread that writes, because
+redacting, encrypting and checking them takes longer than the event loop may be held up.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Buffer:
         to_queue = reported.to_queue or UNSET
         protection = None if bodies is None else self.protection_of(queue)
         with self._lock:
-            lines, space = self._lines, self.limit - self._taken
+            lines, space, inline = self._lines, self.limit - self._taken, 0
             for facts in messages:
                 body = None if bodies is None else next(bodies, None)
                 if len(lines) + self._held >= space:
@@ -133,7 +133,7 @@ class Buffer:
                 )
                 if body is None:
                     _encode(record, lines)
-                elif len(body) > LARGE_BYTES:
+                elif (inline := inline + len(body)) > LARGE_BYTES:
                     self._unfinished.append(_Unfinished(len(lines), record, body, protection))
                     self._held += len(body)
                 else:
