@@ -107,6 +107,7 @@ def test_a_token_of_a_page(server):
         ({"days": "1e9"}, "days"),
         ({"days": "nan"}, "days"),
         ({"origins": "shop.example"}, "origins"),
+        ({"per_minute": "5"}, "origins"),
         ({"origins": "https://a.example", "per_minute": "0"}, "per_minute"),
         ({"origins": "https://a.example", "max_message_bytes": "1.5"}, "max_message_bytes"),
         ({"origins": "https://a.example", "rights": "shop.* send listen"}, "rights"),

@@ -107,7 +107,8 @@ def _request(form: Mapping[str, str]) -> dict[str, Any]:
     ttl_seconds = days if isinstance(days, str) else days * float(_DAY_SECONDS)
     request: dict[str, Any] = {"name": form.get("name", "").strip(), "rights": rights, "ttl_seconds": ttl_seconds}
     bounds = {name: _number(text) for name in _FIELDS[4:] if (text := form.get(name, "").strip())}
-    if origins := form.get("origins", "").split():
+    origins = form.get("origins", "").split()
+    if origins or bounds:
         request["page"] = {"origins": origins, **bounds}
     return request
 
