@@ -112,6 +112,13 @@ def warn_of_unused(old: Router, new: Router, brokers: Sequence[str]) -> None:
         log.warning("queues that this process has not used are not moved", broker=broker, to=left[broker])
 
 
+def _leads_elsewhere(old: Router, new: Router) -> bool:
+    """Whether a name, a pattern or the default has another broker now."""
+    matches = {rule.match for rule in (*old.rules, *new.rules)}
+    pairs = [(old.default, new.default), *((old.rule(match), new.rule(match)) for match in matches)]
+    return any(before and now and before.binding.name != now.binding.name for before, now in pairs)
+
+
 def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Mapping[str, BrokerError]) -> Switched:
     """Serve by ``parts`` from now on; nothing else runs meanwhile. ``names``: those of :func:`queues_in_use`, whose
     messages follow their queues. ``down``: new brokers that did not answer.
@@ -130,10 +137,12 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
         gateway.maintenance.warnings.pop(binding.name, None)
     former = _adopt(gateway, parts.router)
     moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
-    if moving := {(each.queue, each.broker): each for each in (*former, *moved)}:
+    moving = {(each.queue, each.broker): each for each in (*former, *moved)}
+    # Another worker or replica may have handed out leases of queues that this process has not used.
+    if moving or _leads_elsewhere(old, gateway.router):
         gateway.former.remember(old)
-        for route in moving.values():
-            _move(gateway, route)
+    for route in moving.values():
+        _move(gateway, route)
     gateway.admission.share_among(len(gateway.bindings))
     gateway.overview.configure(parts.required, parts.urls)
     gateway.queue_list.configure()

@@ -13,6 +13,7 @@ from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.depths import Depths
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.gauges import Gauges
+from babelgate.gateway.model import Settlement
 from babelgate.gateway.queue_list import QueueSelection
 from babelgate.gateway.routing import Policy, Route, Router, Rule
 from babelgate.gateway.switching import GatewayParts, opened, queues_in_use, switch
@@ -109,6 +110,23 @@ async def test_a_queue_without_a_route_is_not_listed_and_breaks_nothing() -> Non
         assert series == {("stays", "one"): 1.0}
     finally:
         await gateway.close()
+
+
+@pytest.mark.parametrize("match", ["*", "q*"])
+async def test_a_lease_of_another_worker_settles_where_it_is_although_its_queue_was_not_used_here(match: str) -> None:
+    one, two = MovingMemory("one", CAPABLE), MovingMemory("two", CAPABLE)
+    worker, other = gateway_of(Rule(match, one)), gateway_of(Rule(match, one))
+    try:
+        await worker.publish(ANYONE, "q", DRAFT)
+        (message,) = await worker.receive(ANYONE, "q")
+        await load(other, Rule(match, one, Policy(lease_seconds=7)))
+        assert not other.former, "no broker has changed"
+        await load(other, Rule(match, two))
+        (result,) = await other.settle(ANYONE, "q", Settlement(acks=[message.ack_token]))
+        assert result.error is None
+    finally:
+        await worker.close()
+        await other.close()
 
 
 async def test_brokers_whose_opening_is_cancelled_are_closed() -> None:
