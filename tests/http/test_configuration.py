@@ -7,10 +7,12 @@ import hashlib
 import json
 import threading
 
+import msgspec
 import pytest
 import yaml
 
 from babelgate.clock import now_ms
+from babelgate.cluster.shared_configuration import Proposal
 from babelgate.config.origin import Origin
 from babelgate.config.settings import load
 from babelgate.server.reload import Reload
@@ -166,6 +168,28 @@ async def test_what_fails_while_it_is_prepared_counts_as_refused_and_opens_no_br
     assert not [each for each in threading.enumerate() if each.name.startswith("sqlite-leaking") and each.is_alive()]
     assert running.reload.loaded.counts == {"refused": 1}
     assert running.reload.loaded.refusal.problems == [("config", "was not loaded: RuntimeError")]
+
+
+async def test_a_queue_that_is_first_used_during_a_load_is_kept_before_anything_waits(running, tmp_path):
+    class Cancelled:
+        async def configure(self, targets, guard):
+            raise asyncio.CancelledError
+
+    boss = await running.start()
+    running.auth["tokens"][0]["rights"] = {"*": ["manage", "send"]}
+    running.edit(auth=running.auth)
+    await running.reload.reload("a test")
+    brokers = yaml.safe_load(running.path.read_text())["brokers"]
+    brokers["two"] = {"url": f"sqlite:///{tmp_path}/two.db"}
+    running.edit(brokers=brokers, default={"broker": "two"})
+    settings = load(running.path, {})
+    ready = await running.reload.prepare(settings)
+    assert (await boss.post("/queues/late/messages", json={"job": "x", "data": {}})).status_code == 201
+    stopped = Reload(msgspec.structs.replace(running.app.live, pushes=Cancelled()), settings, Origin(running.path, {}))
+    with pytest.raises(asyncio.CancelledError):
+        await stopped.apply(ready, Proposal("", 2, "", "a test"))
+    kept = json.loads((settings.state_dir / "former_routes.json").read_text())
+    assert [(each["queue"], each["broker"]) for each in kept] == [("late", "local")]
 
 
 async def test_an_edit_during_the_start_is_seen_by_the_watch(running):

@@ -237,7 +237,8 @@ class Reload:
         self.loaded.refusal = Refusal(self._live.clock(), refusal.cause, refusal.problems)
 
     async def prepare(self, settings: Settings) -> Prepared:
-        """Everything that can fail or wait. Raises one of REFUSALS; nothing has changed then."""
+        """Everything that can fail or wait. Raises one of REFUSALS; what is served has not changed then. The
+        port for peers may be open, and stays so."""
         schemas = await asyncio.to_thread(job_schemas, settings)
         if keys := needs_restart(self._settings.model_copy(update={"brokers": self._brokers}), settings):
             problems = [(key, "has changed and needs a restart; nothing of it is applied") for key in keys]
@@ -294,7 +295,7 @@ class Reload:
         check_settings(settings)
         return settings
 
-    def _switch(self, new: Prepared) -> Switched:
+    def _switch(self, new: Prepared, queues: Sequence[str]) -> Switched:
         """Serve by ``new``. Nothing here waits or fails, so a request sees one configuration or the other."""
         live = self._live
         for name, broker in new.settings.brokers.items():
@@ -307,7 +308,7 @@ class Reload:
         live.limits.adopt(request_limits(new.settings))
         live.gateway.limits.adopt(envelope_limits(new.settings))
         limits = live.gateway.rate_limits
-        switched = switch(live.gateway, new.parts, new.queues, new.down)
+        switched = switch(live.gateway, new.parts, queues, new.down)
         live.gateway.admission.configure(bounds(new.settings), len(live.gateway.bindings))
         if limits is not None and live.gateway.rate_limits is None:
             self._tasks.start(limits.close())
@@ -347,8 +348,10 @@ class Reload:
     async def _serve_by(self, new: Prepared, cause: str, candidate: Proposal | None) -> list[str]:
         """Switch; the keys that have changed."""
         loaded, live = self.loaded, self._live
-        rules = {queue: live.gateway.router.rule(queue) for queue in new.queues}
-        switched = self._switch(new)
+        # Some were used first while this was prepared.
+        queues = list(dict.fromkeys((*new.queues, *live.gateway.queue_runtimes.queues())))
+        rules = {queue: live.gateway.router.rule(queue) for queue in queues}
+        switched = self._switch(new, queues)
         changed = changed_keys(self._settings, new.settings)
         self._settings = new.settings
         self._brokers |= new.settings.brokers
@@ -356,12 +359,13 @@ class Reload:
         loaded.loaded_at, loaded.digest = live.clock(), self._fingerprint(new.settings)["all"]
         loaded.shown, loaded.changed, loaded.refusal = shown(new.settings), changed, None
         log.info("configuration loaded", cause=cause, version=loaded.version, digest=loaded.digest, changed=changed)
-        await live.pushes.configure(new.targets, new.guard)
+        # Before anything that waits longer: a stop in between would lose it.
         if moved := former_routes(switched.moved, rules, live.clock()):
             try:
                 await asyncio.to_thread(self._former.add, moved, live.clock())
             except StateUnavailable as error:
                 log.warning("former routes not kept: they are forgotten by a restart", error=error)
+        await live.pushes.configure(new.targets, new.guard)
         for binding in switched.removed:
             log.info("removed broker stays open until a restart", broker=binding.name)
         return changed
