@@ -229,6 +229,7 @@ CACHES = [
     ),
     Remembered("babelgate.brokers.pulsar.client._partitions", "partitions of topics", "Pulsar broker", _partitions),
     Remembered("babelgate.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
+    Remembered("babelgate.brokers.pulsar.browse.counted", "purged messages", "purge on Pulsar", _plain),
     Remembered("babelgate.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
     Remembered(
         "babelgate.brokers.pulsar.client.acked_for_others",
