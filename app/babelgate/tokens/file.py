@@ -77,9 +77,10 @@ class MadeToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
             if self.old_sha256:
                 yield self.old_sha256, self.old_ends_at
 
-    def rank(self) -> tuple[bool, int, str]:
-        """Of two versions the one with the greater rank counts."""
-        return self.revoked, self.at, self.change
+    def rank(self) -> tuple[bool, int, str, bool]:
+        """Of two versions the one with the greater rank counts. One that an older gateway has written lacks ``page``;
+        the whole one counts."""
+        return self.revoked, self.at, self.change, self.page is not None
 
 
 Stored = dict[str, MadeToken]
@@ -118,7 +119,10 @@ def merged(stored: Stored, versions: Iterable[MadeToken], now: int) -> Stored:
 
 def digest_of(stored: Stored) -> str:
     """What two processes with the same versions have in common."""
-    lines = (f"{each.id} {each.revoked} {each.at} {each.change} {each.known_until}\n" for each in stored.values())
+    lines = (
+        f"{each.id} {each.revoked} {each.at} {each.change} {each.known_until}{'' if each.page is None else ' page'}\n"
+        for each in stored.values()
+    )
     return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
 
 

@@ -20,7 +20,7 @@ from babelgate.errors import ConfigError, Forbidden, InvalidParameter, StateUnav
 from babelgate.gateway.authorization import ANYONE, Caller, Right
 from babelgate.gateway.spreading import Heard
 from babelgate.tokens.errors import TokenNameTaken, TooManyTokens, UnknownToken
-from babelgate.tokens.file import REMEMBERED_MS, MadeToken, Stored, TokenFile, digest_of, merged
+from babelgate.tokens.file import REMEMBERED_MS, MadeToken, PageBounds, Stored, TokenFile, digest_of, merged
 from babelgate.tokens.making import MAX_OF_ACCOUNT, MAX_REMEMBERED, MAX_TOKENS, with_new
 from babelgate.tokens.secret import checksum, digest, new_secret
 from babelgate.tokens.tokens import Tokens
@@ -115,6 +115,26 @@ def test_a_revocation_is_remembered_until_the_token_has_ended_everywhere() -> No
     last = revoked.known_until + REMEMBERED_MS
     assert merged(stored, [made(9)], last - 1) is stored
     assert merged(stored, [made(9)], last) == {}
+
+
+def test_a_version_that_an_older_gateway_has_stripped_of_its_page_does_not_count() -> None:
+    whole = made(rights={}, page=PageBounds(("a.*",), ("https://shop.example",), 60, 16_384))
+    stripped = replace(whole, page=None)
+    assert merged({"x": stripped}, [whole], 0) == merged({"x": whole}, [stripped], 0) == {"x": whole}
+    assert digest_of({"x": stripped}) != digest_of({"x": whole}), "peers tell each other the whole one"
+
+
+async def test_a_token_without_any_queue_is_managed_by_who_manages_all(tmp_path: Path) -> None:
+    TokenFile(tmp_path).change(lambda stored: {"x": made(rights={})})
+    tokens = tokens_of(tmp_path)
+    await tokens.start()
+    other = Caller("other", {"other": frozenset(ALL)})
+    assert tokens.listed(other) == []
+    with pytest.raises(UnknownToken):
+        await tokens.revoke(other, "x")
+    assert [each.id for each in tokens.listed(ANYONE)] == ["x"]
+    await tokens.revoke(ANYONE, "x")
+    await tokens.close()
 
 
 @pytest.mark.parametrize(
