@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -100,11 +102,14 @@ def _request(form: Mapping[str, str]) -> dict[str, Any]:
     rights: dict[str, list[str]] = {}
     for line in form.get("rights", "").splitlines():
         queue, *granted = re.split(r"[\s=,]+", line.strip())
-        if queue:
+        if queue or granted:
             known = rights.setdefault(queue, [])
             known += [right for right in granted if right and right not in known]
     days = _number(form.get("days", "").strip())
-    ttl_seconds = days if isinstance(days, str) else days * float(_DAY_SECONDS)
+    try:
+        ttl_seconds = days if isinstance(days, str) else days * float(_DAY_SECONDS)
+    except OverflowError:
+        ttl_seconds = math.inf
     request: dict[str, Any] = {"name": form.get("name", "").strip(), "rights": rights, "ttl_seconds": ttl_seconds}
     bounds = {name: _number(text) for name in _FIELDS[4:] if (text := form.get(name, "").strip())}
     origins = form.get("origins", "").split()
@@ -115,11 +120,10 @@ def _request(form: Mapping[str, str]) -> dict[str, Any]:
 
 def _number(text: str) -> int | float | str:
     """The number in a field; other text as it is, for the sentence that refuses it."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
+    if text.isascii() and "_" not in text:
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(text)
     return text
 
 
