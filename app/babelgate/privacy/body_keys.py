@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -16,8 +17,10 @@ VARIABLE = "BABELGATE_BODY_KEYS"
 
 
 class _Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    id: str
-    secret: str
+    """As ``body_keys`` of the configuration."""
+
+    id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,32}\Z")]
+    secret: Annotated[str, msgspec.Meta(min_length=32)]
 
 
 _keys = msgspec.json.Decoder(list[_Key])
@@ -40,8 +43,13 @@ def read_body_keys(file: Path | None, environ: Mapping[str, str] = os.environ) -
     except OSError as error:
         raise ConfigError(key=name, reason=error.strerror or str(error)) from None
     except (ValueError, msgspec.MsgspecError):
-        reason = 'must be a JSON list, such as [{"id": "2026", "secret": "…"}]'
+        reason = (
+            'must be a JSON list, such as [{"id": "2026", "secret": "…"}], with ids of 1 to 32 of A-Z a-z 0-9 . _ - '
+            "and secrets of at least 32 characters"
+        )
         raise ConfigError(key=name, reason=reason) from None
+    if len({key.id for key in found}) < len(found):
+        raise ConfigError(key=name, reason="two keys have the same id")
     return [BodyKey(key.id, key.secret.encode()) for key in found]
 
 

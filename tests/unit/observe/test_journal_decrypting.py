@@ -73,7 +73,16 @@ def test_keys_of_a_file_or_of_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["nnnn-secret", '{"id": "nnnn-secret"}', '[{"id": "a", "secret": "nnnn-secret", "b": 1}]']
+    "text",
+    [
+        "nnnn-secret",
+        '{"id": "nnnn-secret"}',
+        json.dumps([{"id": "a", "secret": "n" * 32, "b": 1}]),
+        json.dumps([{"id": "a", "secret": "nnnn-secret"}]),
+        json.dumps([{"id": "a" * 300, "secret": "n" * 32}]),
+        json.dumps([{"id": "a\n", "secret": "n" * 32}]),
+        json.dumps([{"id": "a", "secret": "n" * 32}, {"id": "a", "secret": "n" * 33}]),
+    ],
 )
 def test_wrong_keys_are_refused_without_their_text(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError) as refused:
