@@ -185,7 +185,7 @@ release-check: .venv/installed-dev ## check whether this can be released
 # The rules are in tools/prose. Vale needs Go 1.25 and a C compiler; without Go the sentences are checked by CI alone.
 VALE := .brokers/vale-3.21.0/vale
 $(VALE):
-	@if command -v go >/dev/null; then GOBIN=$(CURDIR)/$(@D) go install github.com/vale-cli/vale/v3/cmd/vale@v3.21.0; \
+	@if command -v go >/dev/null; then .ci/packages $(COMPILER); GOBIN=$(CURDIR)/$(@D) go install github.com/vale-cli/vale/v3/cmd/vale@v3.21.0; \
 	else echo "not checked: the sentences of the pages (no Go)"; [ -z "$$CI" ]; fi
 
 prose: $(VALE) ## check the sentences of the pages
