@@ -67,7 +67,9 @@ def tokens() -> None:
 )
 @click.option("--per-minute", type=click.IntRange(1, 1_000_000), help="With --page: messages a minute.  [default: 60]")
 @click.option(
-    "--max-message-bytes", type=click.IntRange(64), help="With --page: size of one message.  [default: 16384]"
+    "--max-message-bytes",
+    type=click.IntRange(64, 2_147_483_647),
+    help="With --page: size of one message.  [default: 16384]",
 )
 @click.option("--offline", is_flag=True, help="Write it into the state_dir of --config, without a running gateway.")
 @CONFIG

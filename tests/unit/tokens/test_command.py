@@ -73,6 +73,7 @@ def test_a_token_of_a_page(tmp_path: Path) -> None:
         ((*PAGE[:2], "clicks.*=send,listen", *PAGE[3:]), "no other right than send"),
         ((*PAGE[:4], "shop.example"), "must be an origin"),
         ((*PAGE[:3], "--per-minute", "600"), "name it by --page"),
+        ((*PAGE, "--max-message-bytes", "9000000000"), "64<=x<=2147483647"),
     ],
 )
 def test_a_token_of_a_page_that_is_none(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
