@@ -63,6 +63,12 @@ class Lake:
     def log(self) -> set[Path]:
         return set(self.root.glob("*/v=1/_delta_log/*.json"))
 
+    def age_checkpoints(self) -> None:
+        """Two hours pass since each checkpoint was made."""
+        for path in self.root.glob("*/v=1/_delta_log/*.checkpoint.parquet"):
+            at = path.stat().st_mtime - 7200
+            os.utime(path, (at, at))
+
     def files(self) -> set[Path]:
         return {path for path in self.root.rglob("*") if path.is_file() and not path.name.endswith(".lock")}
 
@@ -106,13 +112,38 @@ def test_versions_within_the_retention_stay_readable(lake: Lake, job: str, name:
     assert lake.readable(name) == {2: 3, 3: 4, 4: 5}
     home = f"{name}/v=1"
     assert {each for each in made["removed"] if each.startswith(home)} == {f"{home}/run=r0", f"{home}/run=r1"}
-    assert made["log_files"] == dict.fromkeys(NAMES[job], 2)
     assert made["bytes"] > 0
+    # A reader may have begun with a former checkpoint, so the log is cut an hour after it got one.
     again = lake.maintain()
-    assert (again["removed"], again["log_files"]) == ([], {})
+    assert (made["log_files"], again["removed"], again["log_files"]) == ({}, [], {})
+    lake.age_checkpoints()
+    assert lake.maintain("--dry-run")["log_files"] == dict.fromkeys(NAMES[job], 2)
+    assert lake.maintain()["log_files"] == dict.fromkeys(NAMES[job], 2)
+    assert lake.readable(name) == {2: 3, 3: 4, 4: 5}
+    lake.maintain("--retain-days", "0")
+    assert lake.readable(name) == {4: 5}
+    lake.age_checkpoints()
     lake.maintain("--retain-days", "0")
     assert lake.readable(name) == {4: 5}
     assert len(list((lake.root / home).rglob("*.parquet"))) == 2, "the rows, and the checkpoint of the log"
+
+
+def test_a_checkpoint_with_which_a_reader_began_stays(lake: Lake) -> None:
+    for number in range(25):
+        lake.complete("validate", f"r{number}", number + 1, 40 - number)
+        if number in (4, 24):
+            lake.maintain()
+            lake.age_checkpoints()
+    hint = lake.root / "accepted" / "v=1" / "_delta_log" / "_last_checkpoint"
+    before = json.loads(hint.read_text())["version"]
+    for _ in range(2):
+        lake.maintain("--retain-days", "0")
+        assert hint.with_name(f"{before:020}.checkpoint.parquet").exists()
+    lake.age_checkpoints()
+    lake.maintain("--retain-days", "0")
+    assert json.loads(hint.read_text())["version"] == 24
+    assert [path.name[:20] for path in hint.parent.glob("*.checkpoint.parquet")] == [f"{24:020}"]
+    assert lake.readable("accepted") == {24: 25}
 
 
 def test_the_log_goes_on_after_its_beginning_was_removed(lake: Lake) -> None:
@@ -121,7 +152,9 @@ def test_the_log_goes_on_after_its_beginning_was_removed(lake: Lake) -> None:
     lake.maintain()
     for number in range(5, 50):
         lake.complete("validate", f"r{number}", number + 1, 20 - number / 3)
-    lake.maintain()
+    for _ in range(2):
+        lake.maintain()
+        lake.age_checkpoints()
     # Those of the last seven days, and the one before.
     assert lake.readable("accepted") == {number: number + 1 for number in range(39, 50)}
 

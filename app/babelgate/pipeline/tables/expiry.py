@@ -16,6 +16,8 @@ from babelgate.pipeline.storage.datasets import folder
 from babelgate.pipeline.tables.moment import TableVersion
 from babelgate.pipeline.tables.publish import files_of, table_url
 
+_READING_MS = 3_600_000
+"""The longest time from when a reader learns the name of a checkpoint until it has read it."""
 _ENTRY = re.compile(r"([0-9]{20})\.(json|checkpoint\.parquet)")
 
 
@@ -87,18 +89,28 @@ class TableHistory:
                     continue
         return DeltaTable(self._url)
 
-    def expired(self) -> list[str]:
-        """The URLs of the files of the log that only older versions need, oldest first."""
-        return [each.url for each in self._entries if each.version < self.oldest]
+    def expired(self, now: int) -> list[str]:
+        """The URLs of the files of the log that no reader needs at ``now`` (Unix ms), oldest first.
 
-    def expire(self) -> None:
-        """Remove :meth:`expired`. The caller owns the lock of the tables. Raises DeltaError, OSError.
-
-        A process that is killed meanwhile leaves a log that opens every version that is kept.
+        They are older than a checkpoint that opens all versions that are kept, and than those with which readers may
+        have begun: a reader reads the name of the newest one, and then the file.
         """
-        expired = self.expired()
-        if expired:
-            # Also makes ``_last_checkpoint`` name it, which may have named one that is removed now.
+        checkpoints = {each.version: each.modified_at for each in self._entries if not each.is_commit}
+        used = {version for version, at in checkpoints.items() if at > now - _READING_MS}
+        former = checkpoints.keys() - used
+        # Without a former one, they have begun with the first commit.
+        used.add(max(former, key=lambda version: (checkpoints[version], version), default=0))
+        limit = min(self.oldest, *used)
+        first = max((version for version in checkpoints if version <= limit), default=0)
+        return [each.url for each in self._entries if each.version < first]
+
+    def expire(self, now: int) -> None:
+        """Remove :meth:`expired`, and prepare the next time. The caller owns the lock of the tables.
+
+        A process that is killed meanwhile leaves a log that opens all kept versions. Raises DeltaError, OSError.
+        """
+        for url in self.expired(now):
+            self._files.remove(url)
+        older = [each for each in self._entries if each.version < self.oldest]
+        if older and not any(each.version == self.oldest and not each.is_commit for each in self._entries):
             DeltaTable(self._url, version=self.oldest).create_checkpoint()
-            for url in expired:
-                self._files.remove(url)

@@ -187,11 +187,12 @@ def _expire_logs(root: str, until: int, dry_run: bool) -> dict[str, int]:
     files = ArrowFiles(root)
     removed = {}
     with nullcontext() if dry_run else tables_lock(files):
+        now = now_ms()
         for name, history in _histories(files, TABLES, until).items():
-            if expired := history.expired():
+            if expired := history.expired(now):
                 removed[name] = len(expired)
-                if not dry_run:
-                    history.expire()
+            if not dry_run:
+                history.expire(now)
         if files.is_local and not dry_run:
             _remove_temporary(files, files.root, *(f"{folder(files.root, name)}/_delta_log" for name in TABLES))
     return removed
