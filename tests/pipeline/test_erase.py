@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from msgspec import Raw
@@ -13,10 +14,12 @@ from pyarrow import parquet
 
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.erase.rows import ERASED
+from babelgate.pipeline.journal.commits import Commit, CommitContent
+from babelgate.pipeline.journal.reader import commit
 from babelgate.pipeline.storage.datasets import DatasetReader
 from babelgate.pipeline.storage.schemas import DATASETS
 from babelgate.pipeline.tables.moment import open_tables
-from tests.pipeline.histories import DAY, START, land, row
+from tests.pipeline.histories import DAY, SCHEMA, START, land, row
 from tests.pipeline.ingested import Run
 from tests.pipeline.test_tables import check
 
@@ -179,6 +182,36 @@ def test_an_erasure_that_was_killed_between_the_two_datasets_goes_on(spark: Any,
     erase(root, GONE)
     assert reader.current("quarantined") == reader.current("accepted") != former
     assert in_tables(root, SECRET) == set()
+
+
+def commit_batch(reader: DatasetReader, number: int, *message_ids: str) -> None:
+    """What a batch of ``ingest`` leaves: accepted messages of one day, with bodies."""
+    name = f"batch=b{number}.0"
+    folder = Path(reader.folder("journal"), name)
+    folder.mkdir(parents=True)
+    facts = [{"message_id": each, "envelope": body(each).encode(), "src_file": "file:/x"} for each in message_ids]
+    made = [row("accepted", START, number, **each) for each in facts]
+    parquet.write_table(pa.Table.from_pylist(made, SCHEMA), folder / "part-0.parquet")
+    dates = {"2026-01-01": len(made)}
+    batch = Commit(
+        batch=f"b{number}", committed_at=1, folder=name, corrupt_folder=None, dates=dates, content=CommitContent()
+    )
+    commit(reader, batch)
+
+
+def test_batches_after_an_erasure_are_kept_by_the_next_ones(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    reader = DatasetReader.without_spark(root)
+    everything = set()
+    for number in range(3):
+        added = {f"message-gone-{number}", f"message-kept-{number}"}
+        everything |= added
+        commit_batch(reader, number, *added)
+        assert erase(root, f"message-gone-{number}")["rows"]["journal"] == 1
+        rows = open_tables(root)["journal"].to_pyarrow_table().to_pylist()
+        assert sorted(each["message_id"] for each in rows) == sorted(everything)
+        bodies = {each["message_id"] for each in rows if each["envelope"] is not None}
+        assert bodies == {each for each in everything if "kept" in each}
 
 
 @pytest.mark.parametrize("arguments", [[], [" "], ["--trace", ""]])

@@ -146,12 +146,16 @@ class _Job:
         folder = f"run={run}/date={day}"
         target = f"{home}/{folder}"
         former = before.compacted.parts.get(day)
-        written = 0 if former is None else self._write_again(JOURNAL.name, f"{home}/{former.folder}", target)
+        if former is not None:
+            self._write_again(JOURNAL.name, f"{home}/{former.folder}", target)
         batches = [each.folder for each in before.batches if each.folder is not None and day in each.dates]
         urls = [url for each in batches for url in self._parquet(f"{home}/{each}")]
         if urls:
-            name = f"{target}/part-batches.parquet"
-            written += self._of[JOURNAL.name].write(urls, name, self._messages, date.fromisoformat(day))
+            # Files of former runs keep their names, so this one has a name of its own.
+            name = f"{target}/part-batches-{run}.parquet"
+            self._of[JOURNAL.name].write(urls, name, self._messages, date.fromisoformat(day))
+        footers: list[Any] = [self._files.parquet_metadata(url) for url in self._parquet(target)]
+        written = sum(each.num_rows for each in footers)
         if written != rows:
             raise JobFailed(f"{day} has {rows} records, but {written} were written. Nothing was changed.")
         return CompactedDate(folder, rows)
@@ -167,21 +171,17 @@ class _Job:
         self._of[JOURNAL_CORRUPT.name].write(urls, f"{home}/run={run}/part-0.parquet", self._messages)
         return [f"run={run}"]
 
-    def _write_again(self, dataset: str, source: str, target: str) -> int:
-        """Write the files of the folder ``source`` to ``target``, without bodies of the messages; the number of rows.
+    def _write_again(self, dataset: str, source: str, target: str) -> None:
+        """Write the files of the folder ``source`` to ``target``, without bodies of the messages.
 
         Files without such bodies are copied as they are.
         """
-        count = 0
         for url in self._parquet(source):
             place = f"{target}/{url.rpartition('/')[2]}"
             if self._found[dataset][url].rows:
-                count += self._of[dataset].write([url], place, self._messages)
+                self._of[dataset].write([url], place, self._messages)
             else:
                 self._files.copy(url, place)
-                footer: Any = self._files.parquet_metadata(place)
-                count += footer.num_rows
-        return count
 
     def _rewrite_validated(self) -> None:
         """Copy the current run without these bodies. It keeps the id, so the same inputs still give nothing new."""

@@ -79,12 +79,11 @@ class DatasetFiles:
             sources.update(compute.unique(batch.column(self._erased.source).filter(named)).to_pylist())
         return Found(rows, frozenset(sources - {None}))
 
-    def write(self, urls: Sequence[str], target: str, messages: Messages, day: Any = None) -> int:
+    def write(self, urls: Sequence[str], target: str, messages: Messages, day: Any = None) -> None:
         """Write the rows of the files ``urls`` to the file ``target``, without the bodies of ``messages``.
 
-        ``day``: only rows of this date; None: all. Returns the number of rows.
+        ``day``: only rows of this date; None: all.
         """
-        count = 0
         plain = [name for name in self._schema.names if name not in (*self._erased.columns, *_IDS)]
         with (
             self._files.new_file(target) as file,
@@ -94,8 +93,6 @@ class DatasetFiles:
                 kept = batch if day is None else batch.filter(compute.equal(batch.column("date"), day))
                 if kept.num_rows:
                     writer.write_batch(self._without_bodies(kept, messages))
-                    count += kept.num_rows
-        return count
 
     def _may_have(self, url: str, messages: Messages) -> bool:
         if "message_id" not in self._schema.names:
