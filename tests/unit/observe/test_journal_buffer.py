@@ -251,6 +251,23 @@ def test_many_bodies_of_one_event_are_completed_there_too(clock: Ticking) -> Non
     assert buffer.size == 0
 
 
+def test_a_body_that_cannot_be_completed_ends_nothing(clock: Ticking, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Redaction):
+        def redacted(self, body: bytes) -> bytes:
+            raise MemoryError(body)
+
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=True)
+    buffer.protection_of = lambda queue: Protection(Broken([])) if queue == "orders" else None
+    large = b'{"data":"hush%b"}' % (b"x" * LARGE_BYTES)
+    buffer.observe(accepted(large))
+    buffer.observe(Event("accepted", "other", "main", messages=(MESSAGE,), bodies=(large,)))
+    found = taken(buffer)
+    assert numbers(found) == [1, 2]
+    assert [each.envelope is UNSET for each in found] == [True, False]
+    assert buffer.size == 0
+    assert "MemoryError" in caplog.text and "hush" not in caplog.text
+
+
 def test_large_bodies_count_towards_the_limit(clock: Ticking) -> None:
     buffer = Buffer("a", EPOCH, 2 * LARGE_BYTES, clock, bodies=True)
     large = b'{"data":"%b"}' % (b"x" * LARGE_BYTES)

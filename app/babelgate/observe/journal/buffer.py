@@ -17,6 +17,8 @@ from babelgate.clock import Clock
 from babelgate.observe.events import Call, Event, EventKind, Facts
 from babelgate.observe.journal.kept_meta import KeptMeta
 from babelgate.observe.journal.record import VERSION, JournalEvent, Record, embedded, encode_into
+from babelgate.observe.log_throttle import LogThrottle
+from babelgate.observe.logs import get_logger
 from babelgate.privacy.protection import Protection
 from babelgate.runtime.turns import LARGE_BYTES, handing_over
 
@@ -75,6 +77,8 @@ class Buffer:
         self._held = 0
         """Bytes of the bodies of unfinished records."""
         self._taken = 0
+        self._throttled = LogThrottle(get_logger(__name__))
+        """Of the thread that takes."""
         self._lost = 0
         self._first_lost_at = 0
         self._last_lost_at = 0
@@ -154,7 +158,7 @@ class Buffer:
             whole += lines[end : each.at]
             end = each.at
             with handing_over:
-                _encode(self._with_body(each.record, each.body, each.protection), whole)
+                _encode(self._completed(each), whole)
         whole += lines[end:]
         with self._lock:
             self._taken += len(whole) - size
@@ -166,6 +170,16 @@ class Buffer:
             self._taken -= count
             if self._lost and self.size < self.limit:
                 self._add_gap(self._clock())
+
+    def _completed(self, each: _Unfinished) -> Record:
+        """The record with its body; without it if that fails, which is logged: the journal goes on."""
+        try:
+            return self._with_body(each.record, each.body, each.protection)
+        except Exception as error:
+            # Only its type, because its text may quote the body.
+            name = type(error).__name__
+            self._throttled.warning("journal record without its body", queue=each.record.queue or "", error=name)
+            return each.record
 
     def _with_body(self, record: Record, body: bytes, protection: Protection | None) -> Record:
         """``record``, with what the journal has of ``body``."""
