@@ -15,6 +15,7 @@ from typing import Any
 from babelgate.errors import BabelgateError, Draining, LeaseLost, Unauthenticated, UnsupportedByBroker
 from babelgate.gateway.access import Access
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.counted_leases import LeasesExceeded
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.open_streams import StreamLease, StreamOptions
@@ -244,15 +245,8 @@ class Stream:
             self._fail(error)
             return
         if begun is None:
-            receiving = gateway.receive(
-                access.caller,
-                access,
-                max_messages=room,
-                wait_seconds=_WAIT_SECONDS,
-                lease_seconds=self._lease_seconds,
-                trace=self._trace,
-            )
-            receive = self._loop.create_task(receiving)
+            begin = partial(gateway.receive, access.caller, access, max_messages=room, trace=self._trace)
+            receive = self._loop.create_task(begin(wait_seconds=_WAIT_SECONDS, lease_seconds=self._lease_seconds))
             self._leave = receive.cancel
         else:
             receiver, waiter = begun
@@ -279,11 +273,13 @@ class Stream:
             self._receive, self._leave = None, _nothing
         if receive.cancelled():
             return
-        if (failure := receive.exception()) is not None:
+        failure = receive.exception()
+        # A receive that had no room for a lease all the time is as one that found nothing.
+        if failure is not None and not isinstance(failure, LeasesExceeded):
             self._fail(failure)
             return
         self._backoff.succeeded()
-        messages = receive.result()
+        messages = [] if failure is not None else receive.result()
         if self._closed:
             if messages:
                 self._gateway.streams.returning.start(self._give_back([message.lease.handle for message in messages]))

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from babelgate.errors import BabelgateError
 from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.counted_leases import LeasesExceeded
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.model import Message, Nack, Reject, Settlement
@@ -140,6 +141,9 @@ class Pusher:
                     wait_seconds=WAIT_SECONDS,
                     trace=self._trace(),
                 )
+            except LeasesExceeded:
+                # It has waited for one to end.
+                continue
             except BabelgateError as error:
                 _throttled.warning("push not received", queue=self.queue, error=error)
                 await asyncio.sleep(backoff.failed())

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from babelgate.clock import now_ms
+from babelgate.gateway import streaming
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.counted_leases import CountedLeases, LeasesExceeded
@@ -204,6 +205,23 @@ async def test_a_limit_that_a_reload_adds_counts_for_a_stream_that_waits():
             await eventually(lambda: any(each.holder for each in gateway.queue_runtimes.get("q").receiver._waiting))
             await gateway.publish_many(SHOP, "q", [DRAFT] * 20)
             assert (len(await taking), len(gateway.counted.held)) == (1, 1)
+    finally:
+        await gateway.close()
+
+
+async def test_a_stream_that_waits_for_room_asks_again(monkeypatch):
+    monkeypatch.setattr(streaming, "_WAIT_SECONDS", 0.05)
+    broker = MovingMemory("one", CAPABLE)
+    gateway = gateway_of(broker, QueueTerms(max_leases=1))
+    await gateway.start()
+    try:
+        await gateway.publish_many(SHOP, "q", [DRAFT] * 2)
+        (first,) = await gateway.receive(SHOP, "q")
+        with Stream(gateway, SHOP, "q", StreamOptions(50)) as stream:
+            taking = asyncio.create_task(stream.take(SOON))
+            await eventually(lambda: gateway.rate_limits.refused["queue-leases"] > 1)
+            await gateway.settle(SHOP, "q", Settlement([first.ack_token]))
+            assert len(await taking) == 1
     finally:
         await gateway.close()
 

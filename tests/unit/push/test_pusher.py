@@ -22,11 +22,14 @@ from babelgate.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.model import Message, Settlement, SettleResult
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.push import pusher as pusher_module
 from babelgate.push.pusher import Pusher
 from babelgate.push.pushes import Pushes
+from babelgate.runtime.backoff import Backoff
 from tests.harness.local import eventually, free_port
 from tests.harness.traced import Spans, header, parent, told
 from tests.harness.webhooks import SECRET, Post, Receiver, Script, answer, pushing, receiver
@@ -454,6 +457,27 @@ async def test_a_drain_ends_the_receives(tmp_path: Path) -> None:
             await asyncio.wait_for(asyncio.shield(running), 60)
         assert len(server.posts) == 1
         await has(made, (1, 0, 0))
+
+
+async def test_a_push_that_waits_for_a_lease_to_end_is_not_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Never(Backoff):
+        def failed(self) -> float:
+            raise AssertionError("nothing has failed")
+
+    monkeypatch.setattr(pusher_module, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(pusher_module, "Backoff", Never)
+    policy = Policy(lease_seconds=600, limits=QueueTerms(max_leases=1))
+    async with gateway(tmp_path, policy) as made, receiver() as server:
+        limits = made.rate_limits = RateLimits(made.router)
+        made.counted.configure(limits)
+        await publish(made, 2)
+        (first,) = await made.receive(ANYONE, QUEUE)
+        async with pushing(made, QUEUE, server.url) as pushes:
+            await eventually(lambda: limits.refused["queue-leases"] > 1)
+            await made.settle(ANYONE, QUEUE, Settlement([first.ack_token]))
+            await until(lambda: acked(pushes, 1))
 
 
 class Keyed(Unsettled):
