@@ -30,6 +30,15 @@ def held(process: Process) -> int:
     return len(counted.held)
 
 
+async def none_is_held(process: Process) -> None:
+    """Wait until no lease counts."""
+
+    async def is_over() -> bool:
+        return held(process) == 0
+
+    await until(is_over)
+
+
 async def filled(process: Process, most: int) -> list[Message]:
     """As many messages as the limit allows, of receives that ask for more."""
     messages: list[Message] = []
@@ -70,7 +79,7 @@ class TestLeases:
         given_back = await process.ready(1, PATIENCE)
         assert held(process) == 1
         await process.gateway.give_back(process.queue, given_back)
-        assert held(process) == 0
+        await none_is_held(process)
 
     async def test_one_that_is_over_counts_no_more(self, world: World) -> None:
         process = await limited(world, 1)
@@ -105,8 +114,4 @@ class TestLeases:
             taking = asyncio.create_task(stream.take(PATIENCE))
             assert await process.ack(*messages) == [None] * 2
             assert 0 < len(await taking) <= 2
-
-        async def is_over() -> bool:
-            return held(process) == 0
-
-        await until(is_over)
+        await none_is_held(process)

@@ -37,3 +37,38 @@ async def test_a_connection_that_has_ended_attaches_no_link() -> None:
     for attach in (ended.sender, ended.receiver):
         with pytest.raises(ConnectionLost, match="it is over"):
             attach("q")
+
+
+class Idle(links.ReceiverLink):
+    """A link of a queue without messages, which has received a large one; counts its ``drains``."""
+
+    impl = None
+    ended = None
+
+    def __init__(self) -> None:
+        self.arrived, self.received, self.given, self.drains = [], 1, 0, 0
+        self._last_was_large, self._late_end = True, False
+        self._timed_out = asyncio.Event()
+
+    @property
+    def credit(self) -> int:
+        return self.given
+
+    def give(self, credit: int) -> None:
+        self.given += credit
+
+    def wake(self) -> None:
+        self._timed_out.set()
+
+    async def _changed(self) -> None:
+        await self._timed_out.wait()
+
+    async def _drain(self, credit: int) -> None:
+        self.drains += 1
+        self.given = 0
+
+
+async def test_a_queue_that_is_empty_behind_a_large_message_is_drained_twice_a_pull() -> None:
+    link = Idle()
+    assert await link.pull(1, asyncio.get_running_loop().time() + 0.2) == []
+    assert link.drains == 2

@@ -319,7 +319,7 @@ class ReceiverLink(Link):
             finally:
                 timer.cancel()
         if self.credit > 0:
-            await self.drained(0)
+            await self.drained(0, enough_at=until)
 
     def _drain_again(self) -> None:
         """Ask again: Artemis ignores a drain until the thread that answered the one before has noted its end
