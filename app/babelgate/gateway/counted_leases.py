@@ -187,6 +187,11 @@ class LeaseHolder:
             self._scopes = self.counted.scopes(self._caller, self._route)
         return self._scopes
 
+    def move(self, route: Route) -> None:
+        """Count further leases for ``route``, to which the queue has moved."""
+        self._route = route
+        self._version = -1
+
     def room(self, most: int) -> int:
         """How many of ``most`` leases it may have beside those it has."""
         for scope in self.scopes:

@@ -20,6 +20,7 @@ from babelgate.gateway.authorization import Caller, Ending
 from babelgate.gateway.counted_leases import LeaseHolder
 from babelgate.gateway.inspection import ReadyDelivery
 from babelgate.gateway.model import Message
+from babelgate.gateway.routing import Route
 from babelgate.gateway.shares import divided, grouped
 from babelgate.observe.logs import get_logger
 from babelgate.runtime import turns
@@ -193,14 +194,17 @@ class Receiver:
     async def _return(self, messages: list[Message]) -> None:
         await self._give_back([each.lease.handle for each in messages])
 
-    def hand_over(self, other: Receiver, max_lease_seconds: float) -> None:
-        """Let ``other`` serve the receives that wait here; those with a longer lease end with an empty list."""
+    def hand_over(self, other: Receiver, route: Route) -> None:
+        """Let ``other``, that of ``route``, serve the receives that wait here; those with a longer lease than its
+        broker has end with an empty list."""
         for waiter in tuple(self._waiting):
             del self._waiting[waiter]
-            if waiter.lease_seconds > max_lease_seconds:
+            if waiter.lease_seconds > route.capabilities.max_lease_seconds:
                 waiter.resolve([])
-            else:
-                other.take_over(waiter)
+                continue
+            if waiter.holder is not None:
+                waiter.holder.move(route)
+            other.take_over(waiter)
         self._unblock()
 
     def take_over(self, waiter: Waiter) -> None:

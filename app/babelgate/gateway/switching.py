@@ -218,7 +218,7 @@ def _move(gateway: Gateway, former: Route) -> None:
     if current is None or current.route.broker == former.broker:
         before = runtimes.move(route, former)
         if before is not None and before.waiters:
-            before.receiver.hand_over(runtimes.of(route).receiver, route.capabilities.max_lease_seconds)
+            before.receiver.hand_over(runtimes.of(route).receiver, route)
     gateway.former.drains.start(former, gateway.router.route, gateway.outages)
 
 

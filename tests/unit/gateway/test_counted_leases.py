@@ -152,7 +152,7 @@ async def load(gateway, broker, limits):
     router = Router([Rule("q", broker, Policy(limits=limits))])
     made = None if limits is None else RateLimits(router)
     parts = GatewayParts(
-        bindings={"one": broker},
+        bindings={broker.name: broker},
         router=router,
         required=frozenset(),
         urls={},
@@ -205,6 +205,21 @@ async def test_a_limit_that_a_reload_adds_counts_for_a_stream_that_waits():
             await eventually(lambda: any(each.holder for each in gateway.queue_runtimes.get("q").receiver._waiting))
             await gateway.publish_many(SHOP, "q", [DRAFT] * 20)
             assert (len(await taking), len(gateway.counted.held)) == (1, 1)
+    finally:
+        await gateway.close()
+
+
+async def test_a_wait_goes_on_by_the_limit_of_the_broker_to_which_its_queue_moves():
+    gateway = gateway_of(MovingMemory("one", CAPABLE), QueueTerms(max_leases=1))
+    await gateway.start()
+    try:
+        waiting = asyncio.create_task(gateway.receive(SHOP, "q", wait_seconds=SOON))
+        await eventually(lambda: len(gateway.queue_runtimes) == 1 and gateway.queue_runtimes.get("q").waiters == 1)
+        await load(gateway, MovingMemory("two", CAPABLE), QueueTerms(max_leases=5))
+        (waiter,) = gateway.queue_runtimes.get("q").receiver._waiting
+        assert waiter.holder.room(9) == 5
+        await gateway.publish(SHOP, "q", DRAFT)
+        assert [each.lease.broker for each in await waiting] == ["two"]
     finally:
         await gateway.close()
 
