@@ -20,7 +20,7 @@ class Protection(Struct, frozen=True):
         return body if self.redaction is None else self.redaction.redacted(body)
 
     def in_clear(self, body: bytes) -> bytes:
-        """What may be in clear of ``body``: without any value that a client has written, where bodies are encrypted."""
+        """``body``, redacted; where bodies are encrypted, without any value of ``data`` and ``meta.ext``."""
         return self.shown(body) if self.cipher is None else EVERYTHING.redacted(body)
 
     def encrypted(self, body: bytes, queue: str) -> bytes | None:

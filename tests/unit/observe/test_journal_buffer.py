@@ -197,6 +197,17 @@ def test_an_encrypted_body(clock: Ticking) -> None:
 
 
 @pytest.mark.parametrize("encrypts", [False, True])
+def test_of_an_encrypted_body_only_the_frame_is_kept_in_clear(clock: Ticking, encrypts: bool) -> None:
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, meta=["lang", "tenant", "shop.person", "ext.shop"])
+    buffer.protection_of = lambda queue: Protection(None, BodyCipher([KEY]) if encrypts else None)
+    buffer.observe(accepted(b'{"meta":{"lang":"go","tenant":"a","shop":{"person":"b"},"ext":{"shop":"c"}}}'))
+    (record,) = taken(buffer)
+    kept = dict.fromkeys(("tenant", "shop.person", "ext.shop"), "[redacted]")
+    clear = {"tenant": "a", "shop.person": "b", "ext.shop": "c"}
+    assert record.meta == {"lang": "go", **(kept if encrypts else clear)}
+
+
+@pytest.mark.parametrize("encrypts", [False, True])
 def test_without_bodies_nothing_is_encrypted(clock: Ticking, encrypts: bool) -> None:
     buffer = Buffer("a", EPOCH, 1_000_000, clock, meta=["ext.shop"])
     buffer.protection_of = lambda queue: Protection(None, BodyCipher([KEY])) if encrypts else HIDDEN

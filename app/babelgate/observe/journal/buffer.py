@@ -14,12 +14,14 @@ from threading import Lock
 from msgspec import UNSET, Struct, structs
 
 from babelgate.clock import Clock
+from babelgate.envelope.contract import CORE_META
 from babelgate.observe.events import Call, Event, EventKind, Facts
 from babelgate.observe.journal.kept_meta import KeptMeta
 from babelgate.observe.journal.record import VERSION, JournalEvent, Record, embedded, encode_into
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 from babelgate.privacy.protection import Protection
+from babelgate.privacy.redaction import MARKER
 from babelgate.runtime.turns import LARGE_BYTES, handing_over
 
 _EVENTS: Mapping[EventKind, JournalEvent] = {
@@ -189,12 +191,16 @@ class Buffer:
             found = protection.in_clear(body)
             if self._bodies and record.queue is not None:
                 encrypted = protection.encrypted(body, record.queue)
+        meta = UNSET if kept is None else kept.read(found)
+        if meta and protection is not None and protection.cipher is not None:
+            # Also of members that no envelope has: only those of the frame are in clear.
+            meta = {name: value if name in CORE_META else MARKER for name, value in meta.items()}
         envelope, other = embedded(found if self._bodies and encrypted is None else None)
         return structs.replace(
             record,
             envelope=envelope,
             envelope_base64=other,
-            meta=UNSET if kept is None else kept.read(found),
+            meta=meta,
             envelope_encrypted=UNSET if encrypted is None else b64encode(encrypted).decode("ascii"),
         )
 
