@@ -106,7 +106,7 @@ FACTS: dict[str, Sequence[Any]] = {
     "lang": ["go", None],
     "trace_id": ["t", None],
     "attempts": [0, 1, None],
-    "created_at": [START, START, START + DAY, None, -1, 1_767_225_600, 2**62],
+    "created_at": [START, START, START + DAY, None, -1, 1_767_225_600, 2**62, 185_542_587_100_800_000],
     "bytes": [0, 1, 300, None],
     "outcome": ["failed", "unknown_urn", "poison", None],
 }

@@ -16,13 +16,16 @@ _LATEST = ", ".join(f"{quoted(name)} desc" for name in ORDER)
 _NAMED = f"(message_id is not null and {one_of('event', EVENTS)})"
 _KNOWN = f'coalesce(created_at >= {OLDEST_MS} and created_at <= "at" + {AHEAD_MS}, false)'
 _MOVE = "coalesce(event = 'redriven' and to_queue <> queue, false)"
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_387_199_999
+"""From the year 1 to a day after the year 9999, in Unix ms. DuckDB fails for dates that it cannot hold."""
 _LIFE = "message_id, created_at, home, day"
 
 
 def day_of(at: str) -> str:
     """The UTC date of a time."""
     # A time in a condition that does not hold may be of no date.
-    return f"(date '1970-01-01' + try_cast(floor({at} / {DAY_MS}) as integer))"
+    valid = f"{at} between {_FIRST_MS} and {_LAST_MS}"
+    return f"(date '1970-01-01' + try_cast(case when {valid} then floor({at} / {DAY_MS}) end as integer))"
 
 
 def survey(journal: str, days: str) -> str:
