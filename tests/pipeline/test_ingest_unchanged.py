@@ -53,3 +53,4 @@ def test_a_run_without_anything_new_needs_no_spark(run):
     run()
     assert ingested_already(str(run.landing), run.root) is not None
     assert ingested_already("oss://bucket/journal", run.root) is None
+    assert ingested_already((run.landing / "typo").as_uri(), run.root) is None

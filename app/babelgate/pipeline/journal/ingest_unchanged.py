@@ -19,7 +19,7 @@ ENDINGS = ".ndjson", ".ndjson.gz", ".ndjson.zst"
 
 def ingested_already(landing: str, root: str) -> IngestedState | None:
     """What the journal below ``root`` has, if that is all that has landed in ``landing``. None otherwise, or unless
-    both are local folders; Spark then decides.
+    both are local folders that exist; Spark then decides.
 
     Removes leftovers of killed attempts. Raises JobFailed if another ingest is at work.
     """
@@ -27,7 +27,9 @@ def ingested_already(landing: str, root: str) -> IngestedState | None:
         reader, landed = DatasetReader.without_spark(root), ArrowFiles(landing)
     except (OSError, ValueError):
         return None
-    if not (reader.files.is_local and landed.is_local) or reader.current(JOURNAL_GAPS.name) is None:
+    if not (reader.files.is_local and landed.is_local and landed.exists(landed.root)):
+        return None
+    if reader.current(JOURNAL_GAPS.name) is None:
         return None
     with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
         journal = snapshot(reader)
