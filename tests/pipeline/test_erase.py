@@ -17,7 +17,7 @@ from babelgate.pipeline.erase.rows import ERASED
 from babelgate.pipeline.journal.commits import Commit, CommitContent
 from babelgate.pipeline.journal.reader import commit
 from babelgate.pipeline.storage.datasets import DatasetReader
-from babelgate.pipeline.storage.schemas import DATASETS
+from babelgate.pipeline.storage.schemas import DATASETS, arrow_schema
 from babelgate.pipeline.tables.moment import open_tables
 from tests.pipeline.histories import DAY, SCHEMA, START, land, row
 from tests.pipeline.ingested import Run
@@ -229,3 +229,24 @@ def test_no_column_with_bodies_is_forgotten() -> None:
     for name, erased in ERASED.items():
         assert with_bytes[name] <= {*erased.columns}
         assert {*erased.columns, erased.source} <= DATASETS[name].columns.keys()
+
+
+def test_what_schemas_say_of_a_body_is_erased(tmp_path: Path) -> None:
+    reader = DatasetReader.without_spark(str(tmp_path))
+    violation = {"pointer": "/data/very secret", "code": "additional_property", "detail": SECRET}
+    told = {
+        "accepted": {"dropped": ["/data/very secret"]},
+        "quarantined": {"reason_pointer": "/data/very secret", "violations": [violation]},
+    }
+    for name, facts in told.items():
+        columns = arrow_schema(DATASETS[name].columns)
+        made = [{"message_id": each, "body": b"{}", **facts} for each in (GONE, KEPT)]
+        Path(reader.folder(name, "one")).mkdir(parents=True)
+        parquet.write_table(pa.Table.from_pylist(made, columns), Path(reader.folder(name, "one"), "part-0.parquet"))
+    reader.publish([*told], "one", {"job": "validate", "counts": {}})
+    assert erase(str(tmp_path), GONE)["rows"] == {"journal": 0, "journal_corrupt": 0, "accepted": 1, "quarantined": 1}
+    for name, facts in told.items():
+        rows = {each["message_id"]: each for each in open_tables(str(tmp_path))[name].to_pyarrow_table().to_pylist()}
+        assert SECRET not in str(rows[GONE])
+        assert {column: rows[KEPT][column] for column in facts} == facts
+    assert erase(str(tmp_path), GONE)["rows"]["accepted"] == 0

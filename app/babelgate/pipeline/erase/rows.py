@@ -25,11 +25,11 @@ class Erased(NamedTuple):
 
 
 ERASED: Mapping[str, Erased] = {
-    # A digest would confirm a guess of the body, and a detail may quote it.
+    # A digest would confirm a guess of the body, a detail may quote it, and pointers have its keys.
     "journal": Erased("envelope", ("envelope", "envelope_encrypted", "meta", "extra"), "src_file"),
     "journal_corrupt": Erased("raw", ("raw", "raw_sha256", "detail"), "src_file"),
-    "accepted": Erased("body", ("body", "body_sha256"), "source_file"),
-    "quarantined": Erased("body", ("body", "body_sha256", "detail"), "source_file"),
+    "accepted": Erased("body", ("body", "body_sha256", "dropped"), "source_file"),
+    "quarantined": Erased("body", ("body", "body_sha256", "detail", "reason_pointer", "violations"), "source_file"),
 }
 
 
