@@ -662,7 +662,6 @@ default: {broker: rabbit, profile: ojs}
             "limits": None,
             "schema": "off",
             "schema_on_receive": False,
-            "redaction": None,
             "encrypt": False,
         }
 

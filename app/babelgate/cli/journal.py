@@ -68,9 +68,7 @@ def index(config: Path | None, as_json: bool) -> None:
         sys.exit(REFUSED)
 
 
-@journal.command(
-    epilog="\b\nExample:\n  zstdcat journal/date=*/hour=*/*.zst | babelgate journal decrypt --body-keys keys.json"
-)
+@journal.command(epilog="\b\nExample:\n  babelgate journal decrypt --body-keys keys.json < records.ndjson")
 @click.option(
     "--body-keys",
     type=click.Path(dir_okay=False, path_type=Path),
