@@ -107,17 +107,14 @@ def up(process: GatewayProcess) -> dict[str, bool]:
         return {each["broker"]: each["up"] for each in client.get("/brokers").json()["brokers"]}
 
 
-def test_docker_compose_up(addresses: dict[str, str], tmp_path: Path) -> None:
-    """With all profiles."""
-    with container(tmp_path, environment(addresses, "docker-compose.yml")) as process:
+def test_docker_compose_up(addresses: dict[str, str], emulated: dict[str, str], tmp_path: Path) -> None:
+    """With all profiles, then also with Microsoft's emulator. One after the other: both consume the same queues."""
+    file, emulator_file = "docker-compose.yml", "docker/servicebus.yml"
+    with container(tmp_path, environment(addresses, file)) as process:
         for queue in QUEUES:
             walk(process, queue, tmp_path)
         assert up(process) == dict.fromkeys(BROKERS, True)
-
-
-def test_with_microsoft_s_emulator(addresses: dict[str, str], emulated: dict[str, str], tmp_path: Path) -> None:
-    variables = environment(addresses | emulated, "docker-compose.yml", "docker/servicebus.yml")
-    with container(tmp_path, variables) as process:
+    with container(tmp_path, environment(addresses | emulated, file, emulator_file)) as process:
         for queue in ("servicebus.demo", *QUEUES):
             walk(process, queue, tmp_path)
         assert up(process) == dict.fromkeys((*BROKERS, "servicebus"), True)
