@@ -184,7 +184,7 @@ def test_an_erasure_that_was_killed_between_the_two_datasets_goes_on(spark: Any,
     assert in_tables(root, SECRET) == set()
 
 
-def commit_batch(reader: DatasetReader, number: int, *message_ids: str) -> None:
+def commit_batch(reader: Any, number: int, *message_ids: str) -> None:
     """What a batch of ``ingest`` leaves: accepted messages of one day, with bodies."""
     name = f"batch=b{number}.0"
     folder = Path(reader.folder("journal"), name)
@@ -234,7 +234,7 @@ def test_no_column_with_bodies_is_forgotten() -> None:
 def test_what_schemas_say_of_a_body_is_erased(tmp_path: Path) -> None:
     reader = DatasetReader.without_spark(str(tmp_path))
     violation = {"pointer": "/data/very secret", "code": "additional_property", "detail": SECRET}
-    told = {
+    told: dict[str, dict[str, Any]] = {
         "accepted": {"dropped": ["/data/very secret"]},
         "quarantined": {"reason_pointer": "/data/very secret", "violations": [violation]},
     }
