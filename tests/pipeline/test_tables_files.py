@@ -19,11 +19,13 @@ from pyarrow import fs, parquet
 
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.reader import now_ms
 from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader
 from babelgate.pipeline.storage.schemas import DATASETS, Dataset
 from babelgate.pipeline.tables import publish
+from babelgate.pipeline.tables.maintain import maintain
 from babelgate.pipeline.tables.moment import open_tables
 from babelgate.pipeline.tables.publish import publish_tables
 from tests.harness.s3 import s3_server
@@ -42,7 +44,7 @@ def write(root: str, run: str, rows: int, names: tuple[str, ...] = MEASURED) -> 
             Path(place).mkdir(parents=True)
         column = next(each for each, kind in DATASETS[name].columns.items() if kind == "string")
         parquet.write_table(pa.table({column: ["x"] * rows}), f"{files.path(place)}/part-0.parquet", filesystem=system)
-        manifest = {"parts": {name: {DAY: run}}}
+        manifest = {"parts": {name: {DAY: run}}, "completed_at": now_ms()}
         files.write(f"{reader.folder(name, run)}/_manifest.json", json.dumps(manifest).encode())
         if name in names:
             files.write(f"{reader.folder(name)}/CURRENT", run.encode())
@@ -194,3 +196,9 @@ def test_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
         assert counts("s3://lakes/prod") == dict.fromkeys(MEASURED, 3)
         with pytest.raises(CommitFailedError):
             before.commit(opened, [f"run=two/date={DAY}"])
+        planned = maintain("s3://lakes/prod", 30, dry_run=True)
+        assert (planned.removed, planned.busy) == ([], [])
+        made = maintain("s3://lakes/prod", 0)
+        assert made.busy == [], "the dry run has removed its lock"
+        assert made.removed
+        assert not any("lock" in path.rpartition("/")[2] for path in made.removed)

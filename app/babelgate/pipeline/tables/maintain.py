@@ -108,7 +108,8 @@ def _tidy(job: str, reader: DatasetReader, files: _GuardedFiles, until: int) -> 
         return True
     with ExitStack() as held:
         try:
-            held.enter_context(exclusive_lock(files, reader.lock(job), job))
+            # The lock itself is removed at the end, also in a dry run.
+            held.enter_context(exclusive_lock(ArrowFiles(files.root), reader.lock(job), job))
         except JobFailed:
             return False
         histories = _histories(files, left.datasets, until)
