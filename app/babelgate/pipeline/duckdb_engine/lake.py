@@ -74,8 +74,11 @@ class DuckDBLake:
     def insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows to a table."""
         if rows:
-            marks = ", ".join("?" * len(rows[0]))
-            self._connection.executemany(f"insert into {quoted(table)} values ({marks})", rows)
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            # One statement: executemany runs one for each row.
+            self._connection.execute(
+                f"insert into {quoted(table)} select {', '.join(['unnest(?)'] * len(columns))}", columns
+            )
 
     def rows(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[Row]:
         """The rows of a query, by column."""
