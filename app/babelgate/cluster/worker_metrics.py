@@ -103,7 +103,12 @@ class Workers:
         """What each of the other workers answers within ``seconds``, by its process. Never raises."""
         names = await asyncio.to_thread(self._listed)
         answers = await asyncio.gather(*(self._ask(name, method, path, body, decode, seconds) for name in names))
-        return {_pid(name): asked for name, asked in zip(names, answers, strict=True)}
+        found: dict[int, Asked[Answer]] = {}
+        for name, asked in zip(names, answers, strict=True):
+            # A dead worker may have had the process id of a living one.
+            if asked.state != "gone" or _pid(name) not in found:
+                found[_pid(name)] = asked
+        return found
 
     async def read(self) -> WorkerReport:
         """The metrics of all other workers; takes about 1 s at most."""

@@ -119,6 +119,10 @@ async def test_the_rates_of_the_dead_are_missing_and_those_of_who_hangs_are_sile
     with other.bind(hanging):
         (files / f"{hanging}-{os.getpid()}").write_bytes(encode({}))
         assert await siblings.rates(RatesQuery("q")) == ([], 1)
+        # Workers that are dead and had the same process id.
+        for number in range(40):
+            (files / f"{number:016x}-{os.getpid()}").write_bytes(encode({}))
+        assert await siblings.rates(RatesQuery("q")) == ([], 1)
     await siblings.close()
 
 
