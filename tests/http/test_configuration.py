@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import threading
@@ -202,6 +203,26 @@ async def test_an_edit_during_the_start_is_seen_by_the_watch(running):
     try:
         await eventually(lambda: watching.loaded.version == 2)
         assert watching.loaded.changed == ["default.max_attempts"]
+    finally:
+        await watching.close()
+
+
+async def test_the_watch_goes_on_after_too_many_open_files(running):
+    class Failing(Origin):
+        fails = True
+
+        def digest(self):
+            if Failing.fails:
+                Failing.fails = False
+                raise OSError(errno.EMFILE, "too many open files")
+            return super().digest()
+
+    await running.start(reload={"watch": True})
+    watching = Reload(running.app.live, load(running.path, {}), Failing(running.path, {}))
+    await watching.start()
+    try:
+        await eventually(lambda: watching.loaded.version == 2)
+        assert not Failing.fails
     finally:
         await watching.close()
 

@@ -162,9 +162,14 @@ class Reload:
         seen: bytes | None = None
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if self._group is not None and not self._group.watches():
+            try:
+                if self._group is not None and not self._group.watches():
+                    continue
+                last, seen = seen, await asyncio.to_thread(origin.digest)
+            except OSError as error:
+                # Such as too many open files.
+                log.warning("configuration file not watched now: trying again", error=error)
                 continue
-            last, seen = seen, await asyncio.to_thread(origin.digest)
             if seen is not None and seen == last and seen != origin.loaded:
                 await self._attempt("file")
 

@@ -275,9 +275,14 @@ class WorkerGroup(Generic[Ready]):
         """Do what a call would have asked for that did not come, because its worker has died."""
         try:
             async with self._lock:
-                # Asked first: what is accepted before its worker lost the turn is seen then.
-                is_idle = self._pending is not None and self._shared.is_idle()
-                accepted = self._shared.accepted()
+                try:
+                    # Asked first: what is accepted before its worker lost the turn is seen then.
+                    is_idle = self._pending is not None and self._shared.is_idle()
+                    accepted = self._shared.accepted()
+                except OSError as error:
+                    # Such as too many open files, which says nothing of the configuration.
+                    log.warning("accepted configuration not looked for: trying again", error=error)
+                    return
                 if is_idle or (accepted is not None and accepted.id != self._serves):
                     await self._catch_up()
         except Exception as error:
