@@ -118,6 +118,7 @@ def create_app(settings: Settings, workers_directory: Path | None = None, origin
     if shared is not None and accepted is not None:
         # All workers have loaded it since the start.
         settings = settings_of(shared, accepted)
+        logs.configure(settings.log_level, settings.log_format)
     app = build_app(settings, workers_directory=workers_directory)
     assert app.live is not None, "build_app() gives them"
     reload = Reload(app.live, settings, origin, shared, accepted)
