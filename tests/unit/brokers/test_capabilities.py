@@ -79,6 +79,7 @@ def test_what_only_tests_know_is_set_by_a_harness_and_read_by_a_test() -> None:
         "merges_equal_bodies",
         "repeats_writes",
         "spare_seconds",
+        "unrenewed_seconds",
         "crowd",
         "far_delay",
     }

@@ -33,6 +33,9 @@ class Settling:
         self.admitted.append(size)
         return nullcontext()
 
+    def begin_ack(self, *_: Any) -> None:
+        """None: each command is carried out by a task."""
+
     async def settle(self, *_: Any) -> Sequence[SettleResult]:
         self.begun += 1
         self.running += 1
