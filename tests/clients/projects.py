@@ -38,10 +38,30 @@ CSPROJ = """\
     <LangVersion>8.0</LangVersion>
     <InvariantGlobalization>true</InvariantGlobalization>
     <UseSharedCompilation>false</UseSharedCompilation>
-    <StartupObject>$(Program)</StartupObject>
+    <StartupObject>Start</StartupObject>
   </PropertyGroup>
 </Project>
 """
+START = """\
+using System;
+using System.Linq;
+using System.Reflection;
+using System.Threading.Tasks;
+
+class Start
+{
+    static async Task<int> Main(string[] arguments)
+    {
+        var main = Type.GetType(arguments[0], true)
+            .GetMethod("Main", BindingFlags.Static | BindingFlags.Public | BindingFlags.NonPublic);
+        var given = main.GetParameters().Length == 0 ? null : new object[] { arguments.Skip(1).ToArray() };
+        var result = main.Invoke(null, BindingFlags.DoNotWrapExceptions, null, given, null);
+        if (result is Task task) { await task; }
+        return result is Task<int> awaited ? awaited.Result : result is int status ? status : 0;
+    }
+}
+"""
+"""An assembly has one entry point. This one runs the class that is named, so that one build serves all programs."""
 
 
 def blocks(readme: str, kind: str) -> list[str]:
@@ -181,16 +201,15 @@ def csharp(project: Project, programs: list[str]) -> list[Sequence[str | Path]]:
     dotnet.chmod(0o755)
     project.path_begins_with(tools)
     project.write("project.csproj", CSPROJ)
+    project.write("Start.cs", START)
     project.install()
-    commands: list[Sequence[str | Path]] = []
+    names = []
     for text in programs:
         (name,) = re.findall(r"^class (\w+)", text, re.MULTILINE)
         project.write(f"{name}.cs", text)
-        commands.append([dotnet, project.folder / "made" / name / "project.dll"])
-    for command in commands:
-        built = Path(command[1]).parent
-        project.do(dotnet, "build", "-nologo", "--no-incremental", f"-p:Program={built.name}", "-o", built)
-    return commands
+        names.append(name)
+    project.do(dotnet, "build", "-nologo", "-o", "made")
+    return [[dotnet, project.folder / "made" / "project.dll", name] for name in names]
 
 
 Programs = list[Sequence[str | Path]]
