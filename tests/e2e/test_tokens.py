@@ -96,6 +96,21 @@ def test_replicas_agree_over_kills(replicas: list[GatewayProcess]) -> None:
         assert [status(here, each) for each in secrets] == [401, 401, 401, 201], "its own file has it"
 
 
+def test_a_revocation_counts_on_another_replica_when_it_is_answered(replicas: list[GatewayProcess]) -> None:
+    """A peer that is named in ``silent`` learns it within the interval of the comparisons."""
+    one, two = replicas
+    with one.client() as here, two.client() as there:
+        for number in range(5):
+            made = make(here, f"shop-{number}")
+            wait_for(lambda made=made: status(there, made["secret"]) == 201)
+            outcome = revoke(here, made)
+            if outcome["told"] == 1:
+                assert status(there, made["secret"]) == 401, "it was told before the caller"
+            else:
+                assert len(outcome["silent"]) == 1
+                wait_for(lambda made=made: status(there, made["secret"]) == 401)
+
+
 def test_a_stream_of_a_revoked_token_ends_on_another_replica(replicas: list[GatewayProcess]) -> None:
     one, two = replicas
     ended: list[str] = []

@@ -25,9 +25,9 @@ from babelgate.tokens.secret import digest, new_secret
 
 FILE_SECONDS = 1.0
 """How often a process looks whether another one has changed the file, and whether a token has ended."""
-PEERS_SECONDS = 4.0
+PEERS_SECONDS = 2.0
 """How long a process waits before it compares its tokens with those of its peers again: one that did not answer may do
-so later. The comparison takes up to 3 s more, while a peer is silent."""
+so later. The comparison takes up to 3 s more, while a peer is silent. So a revocation counts within 5 s."""
 ROTATIONS = 3
 """How often a rotation is tried again, when another process changes the same token."""
 
