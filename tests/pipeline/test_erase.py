@@ -136,7 +136,11 @@ def test_bodies_are_gone_and_nothing_else(run: Run, tmp_path: Path) -> None:
     assert run()["batches"] == 0
     assert run(command="metrics")["unchanged"]
     assert run(command="compact")["unchanged"]
-    assert "Nothing has changed" in invoke("validate", str(bodies), "--lake", run.root).stderr
+    nothing_new = invoke("validate", str(bodies), "--lake", run.root)
+    assert "Nothing has changed" in nothing_new.stderr
+    reader = DatasetReader.without_spark(run.root)
+    for name in ("accepted", "quarantined"):
+        assert f"{name}: {reader.folder(name, reader.current(name))}\n" in nothing_new.stdout
     again = erase(run.root, GONE, "--trace", f"t-{TRACED}")
     assert set(again["rows"].values()) == {0}
     assert set(again["sources"]) < set(made["sources"]), "rows without an id are not known any more"
@@ -250,3 +254,27 @@ def test_what_schemas_say_of_a_body_is_erased(tmp_path: Path) -> None:
         assert SECRET not in str(rows[GONE])
         assert {column: rows[KEPT][column] for column in facts} == facts
     assert erase(str(tmp_path), GONE)["rows"]["accepted"] == 0
+
+
+def test_large_bodies_are_read_and_written_a_few_at_a_time(tmp_path: Path) -> None:
+    reader = DatasetReader.without_spark(str(tmp_path))
+    columns = arrow_schema(DATASETS["quarantined"].columns)
+    large = bytes(4 * 2**20)
+    made = [{"message_id": GONE if number == 7 else f"other-{number}", "body": large} for number in range(40)]
+    for name in ("accepted", "quarantined"):
+        Path(reader.folder(name, "one")).mkdir(parents=True)
+    place = Path(reader.folder("quarantined", "one"), "part-0.parquet")
+    with parquet.ParquetWriter(place, columns, use_dictionary=["run_id"], data_page_size=1, write_batch_size=1) as file:
+        file.write_table(pa.Table.from_pylist(made, columns))
+    reader.publish(["accepted", "quarantined"], "one", {"job": "validate", "counts": {}})
+    pool, usual = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert erase(str(tmp_path), GONE)["rows"]["quarantined"] == 1
+    finally:
+        pa.set_memory_pool(usual)
+    # The bodies have 160 MiB.
+    assert pool.max_memory() < 120 * 2**20
+    rows = open_tables(str(tmp_path))["quarantined"].to_pyarrow_table(columns=["message_id", "body"]).to_pylist()
+    assert {each["message_id"] for each in rows} == {each["message_id"] for each in made}
+    assert [each["message_id"] for each in rows if each["body"] != large] == [GONE]

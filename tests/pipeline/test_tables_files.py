@@ -60,13 +60,14 @@ def counts(root: str) -> dict[str, int]:
     return {name: table.to_pyarrow_table().num_rows for name, table in open_tables(root).items()}
 
 
-@pytest.mark.parametrize("name", ["a b", "ü", "x#y", "50%", "it's"])
+@pytest.mark.parametrize("name", ["a b", "ü", "x#y", "50%", "it's", "trace_id=y", "date=2020-02-02"])
 def test_views_read_a_lake_in_any_folder(tmp_path: Path, name: str) -> None:
     root = str(tmp_path / name)
     write(root, "one", 2)
     connection = duckdb.connect()
     connection.execute(command("--lake", root, "--format", "duckdb").stdout)
-    assert connection.execute("select count(*), min(cast(date as varchar)) from traces").fetchall() == [(2, DAY)]
+    found = connection.execute("select count(*), min(cast(date as varchar)), min(trace_id) from traces").fetchall()
+    assert found == [(2, DAY, "x")]
 
 
 def test_a_folder_that_the_library_mistakes_is_refused(tmp_path: Path) -> None:

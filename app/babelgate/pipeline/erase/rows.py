@@ -12,6 +12,10 @@ from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.schemas import DATASETS, arrow_schema
 
 _BATCH_ROWS = 1000
+_BATCH_BYTES = 16 * 1024 * 1024
+"""The mean size of a batch that is read, and the size of a row group that is written; one row may be larger. A body may
+have 16 MiB."""
+_READ_AHEAD_BYTES = 1024 * 1024
 _SHORTEST_TEXT = 8
 _IDS = ("message_id", "trace_id")
 
@@ -89,10 +93,14 @@ class DatasetFiles:
             self._files.new_file(target) as file,
             parquet.ParquetWriter(file, self._schema, compression="zstd", use_dictionary=plain) as writer,
         ):
-            for batch in (each for url in urls for each in self._batches(url)):
-                kept = batch if day is None else batch.filter(compute.equal(batch.column("date"), day))
-                if kept.num_rows:
-                    writer.write_batch(self._without_bodies(kept, messages))
+            for group in _groups(self._kept(urls, messages, day)):
+                writer.write_table(group)
+
+    def _kept(self, urls: Sequence[str], messages: Messages, day: Any) -> Iterator[Any]:
+        for batch in (each for url in urls for each in self._batches(url)):
+            kept = batch if day is None else batch.filter(compute.equal(batch.column("date"), day))
+            if kept.num_rows:
+                yield self._without_bodies(kept, messages)
 
     def _may_have(self, url: str, messages: Messages) -> bool:
         if "message_id" not in self._schema.names:
@@ -103,14 +111,20 @@ class DatasetFiles:
 
     def _batches(self, url: str) -> Iterator[Any]:
         """The rows of a file, with all columns of the dataset."""
-        with self._files.open_parquet(url) as file:
-            for batch in file.iter_batches(_BATCH_ROWS):
-                has = set(batch.schema.names)
-                columns = [
-                    batch.column(each.name).cast(each.type) if each.name in has else pa.nulls(len(batch), each.type)
-                    for each in self._schema
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        with self._files.open_parquet(url, _READ_AHEAD_BYTES) as file:
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                rows = _BATCH_BYTES * group.num_rows // max(group.total_byte_size, 1)
+                for batch in file.iter_batches(min(max(rows, 1), _BATCH_ROWS), row_groups=[number]):
+                    yield self._whole(batch)
+
+    def _whole(self, batch: Any) -> Any:
+        has = set(batch.schema.names)
+        columns = [
+            batch.column(each.name).cast(each.type) if each.name in has else pa.nulls(len(batch), each.type)
+            for each in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _named(self, rows: Any, messages: Messages) -> Any:
         ids = (("message_id", messages.ids), ("trace_id", messages.traces))
@@ -119,9 +133,12 @@ class DatasetFiles:
 
     def _are_of(self, batch: Any, messages: Messages) -> Any:
         """Which rows are of ``messages``. One without an id is, if an id is in its body."""
+        has_ids = "message_id" in self._schema.names
+        if has_ids and not batch.column("message_id").null_count:
+            return self._named(batch, messages)
         body = batch.column(self._erased.body)
         inside = _any_of(len(batch), (compute.match_substring(body, each) for each in messages.texts))
-        if "message_id" not in self._schema.names:
+        if not has_ids:
             return inside
         blank = compute.and_(compute.is_null(batch.column("message_id")), inside)
         return compute.or_(self._named(batch, messages), blank)
@@ -136,6 +153,20 @@ class DatasetFiles:
             kept = compute.if_else(mask, pa.scalar(None, self._schema.field(at).type), batch.column(at))
             batch = batch.set_column(at, self._schema.field(at), kept)
         return batch
+
+
+def _groups(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yields tables of some of ``batches``, in their order: what one row group of a file takes."""
+    pending: list[Any] = []
+    size = 0
+    for batch in batches:
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= _BATCH_BYTES:
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)
 
 
 def _any_of(count: int, masks: Iterable[Any]) -> Any:

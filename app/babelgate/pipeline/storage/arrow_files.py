@@ -111,12 +111,13 @@ class ArrowFiles:
         return self._system.open_output_stream(self.path(url))
 
     @contextmanager
-    def open_parquet(self, url: str) -> Iterator[Any]:
-        """The Parquet file ``url``, as Arrow's ParquetFile."""
+    def open_parquet(self, url: str, read_ahead_bytes: int = 0) -> Iterator[Any]:
+        """The Parquet file ``url``, as Arrow's ParquetFile. ``read_ahead_bytes``: of a column at once; 0: all of a row
+        group."""
         from pyarrow import parquet
 
         with self._system.open_input_file(self.path(url)) as file:
-            yield parquet.ParquetFile(file)
+            yield parquet.ParquetFile(file, buffer_size=read_ahead_bytes)
 
     def parquet(self, url: str, columns: Sequence[str]) -> Any:
         """The ``columns`` of the Parquet file ``url``, as Arrow's Table."""

@@ -27,9 +27,18 @@ def select_files(dataset: Dataset, files: Sequence[str]) -> str:
     if not files:
         return nothing
     listed = ",\n    ".join(literal(_escape_glob(each)) for each in files)
-    options = f"union_by_name => true, hive_partitioning => {str(bool(dataset.partitions)).lower()}"
-    read = f"select * from read_parquet([\n    {listed}\n  ], {options})"
+    # DuckDB's own partitioning would take every folder NAME=VALUE for a column, also those above the lake. A condition
+    # on ``filename`` is decided before files are opened, so other dates are not read.
+    parts = "".join(f", {_partition(name, dataset.columns[name])}" for name in dataset.partitions)
+    options = "union_by_name => true, hive_partitioning => false, filename => true"
+    read = f"select * exclude (filename){parts} from read_parquet([\n    {listed}\n  ], {options})"
     return f"select {columns} from (\n  {nothing}\n  union all by name\n  {read}\n)"
+
+
+def _partition(name: str, kind: str) -> str:
+    """The column ``name`` from the last folder ``name=`` of a file's path."""
+    last = literal(f".*/{name}=([^/]*)/")
+    return f"cast(regexp_extract(filename, {last}, 1) as {duckdb_type(kind)}) as {quoted(name)}"
 
 
 def literal(text: str) -> str:

@@ -15,7 +15,7 @@ from babelgate.envelope.contract import LANGS
 from babelgate.pipeline.errors import JobFailed, QualityBroken
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
-from babelgate.pipeline.storage.datasets import DatasetStore, Manifest, folder, run_id, unchanged
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.input_files import InputFile, find
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.locks import exclusive_lock
@@ -83,9 +83,13 @@ def validate(
             with exclusive_lock(store.files, store.lock("validate"), "validate"):
                 done = None if force else store.completed(DATASETS, run)
                 manifest = done or _run(spark, store, files, reading, run, schemas)
+                folders = {name: store.current(name) for name in DATASETS}
     else:
         manifest = done
-    places = {name: folder(output, name, run) for name in DATASETS}
+        reader = DatasetReader.without_spark(output)
+        folders = {name: reader.current(name) for name in DATASETS}
+    # After ``erase`` a run is in another folder than that of its id.
+    places = {name: folder(output, name, current) for name, current in folders.items()}
     summarize(launch.summary, {**manifest, "unchanged": done is not None, "paths": places})
     _print_result(manifest, places, done is not None)
     counts = manifest["counts"]
