@@ -53,9 +53,10 @@ ENV PATH=/opt/babelgate/bin:$PATH \
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
     && rm -rf /var/lib/apt/lists/*
-# Hadoop asks the system for the user's name, and fails where there is none.
+# Hadoop asks the system for the user's name, and fails where there is none. A new volume at /data, where landing folder and
+# lake may be, takes over the owner.
 RUN useradd --uid 10001 --home-dir /var/lib/babelgate --shell /usr/sbin/nologin babelgate \
-    && install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate
+    && install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate /data
 COPY --from=dependencies-pipeline /opt/babelgate /opt/babelgate
 COPY docker/pipeline /usr/local/bin/pipeline
 COPY --from=program-pipeline /opt/program /opt/babelgate
@@ -74,9 +75,10 @@ FROM ${BASE_IMAGE}
 ENV PATH=/opt/babelgate/bin:$PATH \
     BABELGATE_HOST=0.0.0.0 \
     BABELGATE_STATE_DIR=/var/lib/babelgate
-# The only place it writes to; a volume mounted here takes over the owner. Python's own library is compiled here, because
-# on a read-only file system every start and every health check would compile it again.
-RUN install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate \
+# It writes to its state, and to a landing folder in a volume at /data. A new volume mounted there takes over the owner.
+# Python's own library is compiled here, because on a read-only file system every start and every health check would compile
+# it again.
+RUN install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate /data \
     && python3 -m compileall -q -x 'config-|idlelib|lib2to3|packages|test|tkinter' \
         "$(python3 -c 'import os; print(os.path.dirname(os.__file__))')"
 COPY --from=dependencies /opt/babelgate /opt/babelgate

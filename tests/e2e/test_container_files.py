@@ -27,6 +27,8 @@ BY_PROFILE = ("kafka", "pulsar", "artemis")
 """Brokers that are started by a profile of their name."""
 OBSERVABILITY = ("prometheus", "grafana", "jaeger")
 """Started by the profile of this name."""
+PIPELINE = ("ingest", "metrics", "report")
+"""Started by the profile of this name, and reached by nobody."""
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -121,8 +123,8 @@ def test_the_image_says_nothing_about_who_may_come_in() -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_is_published_on_loopback_only(name: str) -> None:
-    ports = SERVICES[name]["ports"]
-    assert ports
+    ports = SERVICES[name].get("ports", [])
+    assert (ports == []) is (name in PIPELINE)
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
 
 
@@ -131,7 +133,7 @@ def test_an_image_that_is_not_built_here_has_a_version(name: str) -> None:
     assert re.fullmatch(r"[\w./-]+:v?\d[\w.-]*", SERVICES[name]["image"])
 
 
-@pytest.mark.parametrize("name", [*OURS, *OBSERVABILITY])
+@pytest.mark.parametrize("name", [*OURS, *OBSERVABILITY, *PIPELINE])
 def test_a_service_is_confined(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True
@@ -146,12 +148,13 @@ def test_a_service_that_observes_is_started_by_its_profile_and_has_a_health_chec
     assert "healthcheck" in SERVICES[name]
 
 
-@pytest.mark.parametrize("name", [*OURS, *OBSERVABILITY])
+@pytest.mark.parametrize("name", [*OURS, *OBSERVABILITY, *PIPELINE])
 def test_what_a_service_refers_to_exists(name: str) -> None:
     service = SERVICES[name]
     for other, how in service.get("depends_on", {}).items():
         assert how == {"condition": "service_healthy"}
-        assert "healthcheck" in SERVICES[other], f"{other} can never become healthy"
+        own = SERVICES[other].get("build") == "." and arguments("HEALTHCHECK")
+        assert own or "healthcheck" in SERVICES[other], f"{other} can never become healthy"
     mounts = [volume.split(":")[0] for volume in service.get("volumes", [])]
     assert set(mounts) <= set(COMPOSE["volumes"])
 
@@ -159,7 +162,7 @@ def test_what_a_service_refers_to_exists(name: str) -> None:
 def test_microsoft_s_emulator_is_asked_for_and_has_the_queues_of_dead_letters() -> None:
     apart = {name: service for name, service in SERVICES.items() if name not in OURS}
     microsoft_s = {"servicebus", "servicebus-database"}
-    assert set(apart) == microsoft_s | set(BY_PROFILE) | set(OBSERVABILITY)
+    assert set(apart) == microsoft_s | set(BY_PROFILE) | set(OBSERVABILITY) | set(PIPELINE)
     assert all(apart[name]["security_opt"] == ["no-new-privileges:true"] for name in microsoft_s)
     given = json.loads((ROOT / COMPOSE["configs"]["servicebus"]["file"]).read_text())
     queues = {queue["Name"] for queue in given["UserConfig"]["Namespaces"][0]["Queues"]}
@@ -186,7 +189,7 @@ def test_redis_keeps_what_it_confirmed() -> None:
 
 
 def test_services_beside_the_gateway_may_call_it_by_name() -> None:
-    (name,) = (name for name, service in SERVICES.items() if "build" in service)
+    (name,) = (name for name, service in SERVICES.items() if service.get("build") == ".")
     assert SERVICES[name]["environment"]["BABELGATE_HOSTS"] == name
 
 
@@ -196,7 +199,7 @@ def test_rabbitmq_finds_its_data_again() -> None:
 
 def test_the_gateway_uses_the_brokers_beside_it() -> None:
     """The service's environment is a whole configuration, and each broker's host is a service. SQLite has no host."""
-    loaded = settings.load(None, SERVICES["gateway"]["environment"])
+    loaded = settings.load(None, compose.services("docker-compose.yml")["gateway"]["environment"])
     assert loaded.auth == "none"
     urls = {name: (broker.model_extra or {}).get("endpoint_url", broker.url) for name, broker in loaded.brokers.items()}
     beside = {"redis": "redis", "rabbit": "rabbitmq", "sqs": "sqs", "sqlite": ""}
