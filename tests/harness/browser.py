@@ -44,7 +44,8 @@ addEventListener("load", () => {
     });
     const texts = [...figure.querySelectorAll("svg text")].map(text => {
       const own = text.getBoundingClientRect();
-      return {text: text.textContent, inside: own.left >= box.left && own.right <= box.right, height: own.height};
+      return {text: text.textContent, inside: own.left >= box.left && own.right <= box.right,
+        height: own.height, size: parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a};
     });
     return {title: figure.querySelector("h3").textContent, marks, texts};
   });
@@ -57,11 +58,20 @@ addEventListener("load", () => {
       inside: cells.every(cell => cell.getBoundingClientRect().right <= innerWidth),
     };
   });
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const sizes = new Set();
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    if (walker.currentNode.textContent.trim() && parent.getClientRects().length && !parent.closest("svg, script")) {
+      sizes.add(parseFloat(getComputedStyle(parent).fontSize));
+    }
+  }
   const measured = document.createElement("pre");
   measured.id = "measured";
   measured.textContent = JSON.stringify({
     figures,
     tables,
+    sizes: [...sizes],
     width: innerWidth,
     page: getComputedStyle(document.body).backgroundColor,
     overflows: document.documentElement.scrollWidth > document.documentElement.clientWidth,

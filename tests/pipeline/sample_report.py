@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from babelgate.pipeline.report.figures import (
     CheckedBodies,
     DeadLetterFigures,
+    ErrorFigures,
     Figures,
     Group,
     OpenMessages,
     SchemaViolations,
+    TargetFigures,
     Violations,
 )
 
@@ -62,6 +64,19 @@ FIGURES = Figures(
     languages=[group(lang, 2_000 - index) for index, lang in enumerate(("php", "java", "go", "node", "python"))],
     brokers=[group("local", 12_000, 300)],
     dead_letters=[DeadLetterFigures("failed", "orders", 200), DeadLetterFigures(HOSTILE, "emails", 100)],
+    comparison=[
+        replace(group("2026-01-31", 12_000, 300), lease_expired=14, redriven=70),
+        replace(group("2026-01-30", 10_000, 400), lease_expired=7),
+    ],
+    errors=[
+        ErrorFigures("dead_lettered", "failed", "orders", "urn:babel:orders:created", 200, ["0190b6f2-5d0c-7b1e", "b"]),
+        ErrorFigures("nacked", None, "emails", HOSTILE, 100, ["a/b c?&", FORMULA]),
+    ],
+    targets=[
+        TargetFigures("orders", "e2e_p99_ms", 2_000.0, 300_000.0, False),
+        TargetFigures("emails", "e2e_p99_ms", 600_000.0, 300_000.0, True),
+        TargetFigures("quiet.*", "wait_p95_ms", 500.0, None, None),
+    ],
     open=[
         OpenMessages("orders", "waiting", 0, 60, 12, 50_000),
         OpenMessages(None, "leased", 604_800, None, 4, 900_000_000),

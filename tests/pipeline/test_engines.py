@@ -84,7 +84,7 @@ def test_duckdb_finds_what_spark_finds(run, arguments, code):
     ("form", "days"),
     [
         ("json", ()),
-        ("json", ("--from", "2026-01-02", "--to", "2026-01-02")),
+        ("json", ("--from", "2026-01-02", "--to", "2026-01-02", "--target", "wait_p50=99h")),
         ("json", ("--to", "2030-01-01")),
         ("html", ("--from", "2026-01-02", "--note", "n")),
     ],
@@ -98,7 +98,11 @@ def test_a_report_of_duckdb_is_that_of_spark(run, tmp_path, form, days):
         assert ("starting Spark" in told.stderr) == (engine == "spark")
         made.append((tmp_path / f"{engine}.{form}").read_bytes())
     assert made[0] == made[1]
-    assert form != "json" or json.loads(made[0])["total"]["accepted"] > 0
+    if form == "json":
+        figures = json.loads(made[0])
+        assert figures["total"]["accepted"] > 0
+        assert {"nacked", "lease_expired", "dead_lettered"} <= {each["event"] for each in figures["errors"]}
+        assert any(len(each["examples"]) == 3 for each in figures["errors"])
 
 
 @pytest.fixture

@@ -128,6 +128,55 @@ def test_what_needs_attention(figures):
     ]
 
 
+def test_the_most_frequent_errors_name_messages(figures):
+    assert figures["errors"] == [
+        {
+            "event": "dead_lettered",
+            "reason": "failed",
+            "queue": "emails",
+            "job": HOSTILE,
+            "messages": 1,
+            "examples": ["m2"],
+        },
+        {
+            "event": "nacked",
+            "reason": None,
+            "queue": "orders",
+            "job": "urn:babel:orders:created",
+            "messages": 1,
+            "examples": ["m1"],
+        },
+    ], "poison without an id is in no lifecycle"
+
+
+def test_the_last_day_is_compared_with_those_before(root, figures, tmp_path):
+    assert [(day["name"], day["accepted"], day["acked"]) for day in figures["comparison"]] == [("2026-01-03", 2, 1)], (
+        "the second day is quiet, and there was none a week before"
+    )
+    days = "--from", "2026-01-02", "--to", "2026-01-02"
+    told = run("report", "--lake", root, "--output", tmp_path / "quiet.json", *days, code=1)
+    assert "has no events" in told.stderr
+
+
+def test_a_target_that_is_missed(root, tmp_path):
+    output = tmp_path / "targets.json"
+    arguments = "report", "--lake", root, "--output", output, "--site", "Shop", "--summary", tmp_path / "summary.json"
+    missed = run(*arguments, "--target", "p99=2s", "--target", "emails:wait_max=4s", code=3)
+    assert missed.stderr == "Error: orders: done p99 is 13 s, more than 2 s\n"
+    made = json.loads(output.read_bytes())
+    assert made["site"] == "Shop"
+    assert [(each["queue"], each["target"], each["met"]) for each in made["targets"]] == [
+        ("orders", "e2e_p99_ms", False),
+        ("emails", "e2e_p99_ms", None),
+        ("emails", "wait_max_ms", True),
+    ]
+    assert json.loads((tmp_path / "summary.json").read_text())["targets_missed"] == 1
+    run(*arguments, "--target", "p99=14s")
+    shown = run(*arguments, "--target", "p99=2", code=2)
+    assert "'p99=2' is not [QUEUES:]NAME=TIME" in shown.stderr
+    assert "no http URL" in run(*arguments, "--console", "ftp://x", code=2).stderr
+
+
 def test_one_day_is_told_by_the_hour(root):
     run("report", "--lake", root, "--output", root / "day.json", "--from", "2026-01-03", "--to", "2026-01-03")
     figures = json.loads((root / "day.json").read_bytes())

@@ -17,6 +17,7 @@ from babelgate.clock import duration
 from babelgate.pipeline import formatting
 from babelgate.pipeline.report.figures import CheckedBodies, Figures, Violations, as_csv, as_json
 from babelgate.pipeline.report.page import as_html
+from babelgate.pipeline.report.targets import LatencyTarget, check_targets, parse_target
 from tests.harness import browser
 from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE, group
 
@@ -96,15 +97,69 @@ def test_the_page_needs_nothing_but_itself(figures):
 
 
 def test_names_are_text():
-    found = Elements(as_html(FIGURES))
+    found = Elements(as_html(FIGURES, "http://127.0.0.1/console"))
     assert sum(HOSTILE in text for text in found.texts) >= 3, "in a chart, in its table, in words"
     assert any(value and HOSTILE in value for name, value in found.attributes if name == "aria-label")
+
+
+def test_ids_lead_to_the_console():
+    page = as_html(FIGURES, "https://gateway.example/console/").decode()
+    links = [value for name, value in Elements(page.encode()).attributes if name == "href"]
+    assert links[0] == "https://gateway.example/console/find?id=0190b6f2-5d0c-7b1e"
+    assert "https://gateway.example/console/find?id=a%2Fb%20c%3F%26" in links
+    assert len(links) == 4
+    assert "<code>0190b6f2-5d0c-7b1e</code>" in as_html(FIGURES).decode()
+
+
+def test_targets_are_told_the_missed_ones_first():
+    page = as_html(FIGURES).decode()
+    told = page.partition("<h2>Targets</h2>")[2].partition("</section>")[0]
+    assert "1 missed." in told
+    results = re.findall(r'data-head="Result" class="n">([^<]+)', told)
+    assert results == ["missed", "not measured", "met"]
+    assert "<h2>Targets</h2>" not in as_html(replace(FIGURES, targets=None)).decode()
+
+
+def test_the_last_day_is_compared():
+    page = as_html(FIGURES).decode()
+    told = page.partition("<h2>Compared with the days before</h2>")[2].partition("</section>")[0]
+    rows = dict(re.findall(r"<th scope=\"row\">([^<]+)</th>(.*?)</tr>", told))
+    cells = {name: re.findall(r">([^<]*)</td>", row) for name, row in rows.items()}
+    assert "Sat 2026-01-31" in told and "Fri 2026-01-30" in told
+    assert cells["Accepted"] == ["12,000", "10,000", "+20.0 %"]
+    assert cells["Dead-lettered"] == ["300", "400", "\N{MINUS SIGN}25.0 %"]
+    assert cells["Dead rate"] == ["2.5 %", "4.0 %", "\N{MINUS SIGN}1.5 points"]
+    assert cells["Redriven"] == ["70", "0", "–"]
+    assert cells["Leases expired"] == ["14", "7", "+100.0 %"]
+    assert "Compared with" not in as_html(replace(FIGURES, comparison=FIGURES.comparison[:1])).decode()
+
+
+def test_the_site_is_in_the_title():
+    page = as_html(replace(FIGURES, site="Shop <north>")).decode()
+    assert "<title>Shop &lt;north&gt;: messages, 2026-01-31</title>" in page
+    assert "<h1>Shop &lt;north&gt;: messages, " in page
+
+
+def test_targets_are_parsed():
+    assert parse_target("p99=2s") == LatencyTarget("*", "e2e_p99_ms", 2_000)
+    assert parse_target("orders.*:wait_p95=0.5min") == LatencyTarget("orders.*", "wait_p95_ms", 30_000)
+    for wrong in ("p99", "p98=2s", "p99=2", "p99=-2s", ":p99=2s", "p99=2s ", "a:b:p99=2s", "p99=2d"):
+        with pytest.raises(ValueError, match="is not"):
+            parse_target(wrong)
+
+
+def test_each_queue_that_fits_is_checked():
+    queues = [group("orders", 10), replace(group("orders.late", 10), e2e_p99_ms=None), group("emails", 10)]
+    found = check_targets([parse_target("orders*:p99=300s"), parse_target("emails:p99=299s")], queues)
+    assert [(each.queue, each.met) for each in found] == [("orders", True), ("orders.late", None), ("emails", False)]
+    (unmatched,) = check_targets([parse_target("other:p99=1s")], queues)
+    assert (unmatched.queue, unmatched.met, unmatched.actual_ms) == ("other", None, None)
 
 
 def test_what_is_missing_is_said():
     complete, incomplete = as_html(FIGURES).decode(), as_html(INCOMPLETE).decode()
     assert "at least" not in complete
-    assert incomplete.count("<small>at least</small>") == 4, "all that is counted; an ack that is missing leaves open"
+    assert incomplete.count("<small>at least</small>") == 6, "all that is counted; an ack that is missing leaves open"
     assert "according to the recorded" in incomplete and "according to the recorded" not in complete
     assert re.search(r"missing from the journal</strong>: gateways lost 17 .* 4 never arrived", incomplete)
 
@@ -188,8 +243,9 @@ def test_a_browser_draws_the_charts(width, dark):
         assert not {"none", "rgb(0, 0, 0)"} & {mark["fill"] for mark in found}, f"{title}: in the page's colours"
     assert len({mark["fill"] for mark in marks["Contract violations"]}) == 6
     for figure in drawn["figures"]:
-        assert all(text["inside"] and text["height"] > 10 for text in figure["texts"]), figure
-    assert len(drawn["tables"]) == 12
+        assert all(text["inside"] and text["size"] >= 11 for text in figure["texts"]), figure
+    assert min(drawn["sizes"]) >= 11, "no text is too small to be read"
+    assert len(drawn["tables"]) == 15
     assert not any(table["scrolls"] for table in drawn["tables"]), "every number is seen without moving a table"
     assert all(table["inside"] for table in drawn["tables"])
 

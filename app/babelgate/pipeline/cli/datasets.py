@@ -194,6 +194,16 @@ def metrics(
 @click.option("--from", "first", type=DATE, metavar="DATE", help="The first day, UTC.  [default: the first]")
 @click.option("--to", "last", type=DATE, metavar="DATE", help="The last day, included.  [default: the last]")
 @click.option("--note", metavar="TEXT", help="A sentence for the top of the page.")
+@click.option("--site", metavar="NAME", help="The name of this installation, for the title.")
+@click.option("--console", metavar="URL", help="The gateway's console, to which the ids of messages lead.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="[QUEUES:]NAME=TIME",
+    help="The most that p50, p95, p99, max (created to acked), or wait_p50 and so on, of each queue may be, such as "
+    "p99=2s. Exit with 3 if it is more. QUEUES: a pattern. May be repeated.",
+)
 @chooses_engine
 def report(
     launch: Launch,
@@ -203,15 +213,30 @@ def report(
     first: datetime | None,
     last: datetime | None,
     note: str | None,
+    site: str | None,
+    console: str | None,
+    targets: tuple[str, ...],
 ) -> None:
     """Make a report of the datasets of `metrics` (and `validate`) in the lake: one self-contained HTML page.
 
     JSON and CSV contain the same numbers.
     """
+    from babelgate.pipeline.report.job import Wanted
     from babelgate.pipeline.report.job import report as run
+    from babelgate.pipeline.report.targets import parse_target
 
     if first is not None and last is not None and first > last:
         raise click.UsageError("--from is later than --to")
     ending = "" if output is None else output.suffix.removeprefix(".").lower()
     form = form or (ending if ending in ("html", "json", "csv") else "html")
-    run(launch, lake, output or Path(f"report.{form}"), form, first and first.date(), last and last.date(), note)
+    if console is not None:
+        from babelgate.pipeline.send.gateway import url_fault
+
+        if (fault := url_fault(console)) is not None:
+            raise click.BadParameter(fault, param_hint="--console")
+    try:
+        parsed = [parse_target(each) for each in targets]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--target") from error
+    wanted = Wanted(first and first.date(), last and last.date(), note, site, console, parsed)
+    run(launch, lake, output or Path(f"report.{form}"), form, wanted)

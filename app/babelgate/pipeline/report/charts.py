@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-WIDTH = 400
+WIDTH = 320
+"""In px. The page shows a chart at least as wide on a screen of 400 px, so that no text is below 11 px."""
 _FONT = "system-ui, sans-serif"
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 7))
 """The colours of series, in order; the last one is for all further series."""
@@ -37,7 +38,8 @@ _CONFIG: dict[str, Any] = {
         "title": None,
         "orient": "bottom",
         "columns": 2,
-        "columnPadding": 32,
+        "columnPadding": 16,
+        "labelLimit": 125,
     },
 }
 

@@ -7,11 +7,12 @@ from datetime import date
 
 from babelgate.pipeline.duckdb_engine.lake import DuckDBLake
 from babelgate.pipeline.metrics.dates import DAY_MS
+from babelgate.pipeline.metrics.duckdb_events import one_of
 from babelgate.pipeline.metrics.duckdb_histogram import define_functions, percentiles
-from babelgate.pipeline.report.load import COUNTS, DIMENSIONS, HOUR_MS, Row, Span
+from babelgate.pipeline.report.load import COUNTS, DIMENSIONS, ERRORS, EXAMPLES, HOUR_MS, REASONED, Row, Span
 from babelgate.pipeline.storage.duckdb_sql import quoted
 
-DATASETS = ("throughput", "latency_hist", "open")
+DATASETS = ("throughput", "latency_hist", "lifecycle", "open")
 """What is read of ``metrics``."""
 
 
@@ -55,6 +56,29 @@ class DuckDBRows:
             group by all
             """,
             _of(span, unit),
+        )
+
+    def errors(self, span: Span) -> Iterable[Row]:
+        return self._lake.rows(
+            f"""
+            with hop as (
+                select message_id, job, unnest(hops) as hop from lifecycle where date between $first and $last
+            ),
+            failed as (
+                select hop.event as event, case when {one_of("hop.event", REASONED)} then hop.outcome end as reason,
+                    hop.queue as queue, job, message_id, max(hop."at") as last_at
+                from hop where {one_of("hop.event", ERRORS)} group by all
+            ),
+            ranked as (
+                select *, row_number() over (partition by event, reason, queue, job
+                    order by last_at desc, message_id) as number
+                from failed
+            )
+            select event, reason, queue, job, count(*) as messages,
+                list(message_id order by number) filter (number <= {EXAMPLES}) as examples
+            from ranked group by event, reason, queue, job
+            """,
+            {"first": span[0], "last": span[1]},
         )
 
     def open(self, day: date) -> Iterable[Row]:

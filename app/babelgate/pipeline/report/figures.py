@@ -77,6 +77,34 @@ class DeadLetterFigures(Struct, frozen=True):
     count: int
 
 
+class ErrorFigures(Struct, frozen=True):
+    """The number of messages of one queue and job that failed in one way, and ids of the latest of them, at most three.
+
+    ``event``: nacked, lease_expired, dead_lettered or poison; ``reason``: of the last two. A message that failed in two
+    ways is counted in both.
+    """
+
+    event: str
+    reason: str | None
+    queue: str | None
+    job: str | None
+    messages: int
+    examples: Sequence[str]
+
+
+class TargetFigures(Struct, frozen=True):
+    """Whether the latencies of one queue are within a target, in ms. ``target``: a member of :class:`Group`.
+
+    ``met`` and ``actual_ms`` are null if no such time was measured; ``queue`` is the target's pattern if none fits.
+    """
+
+    queue: str | None
+    target: str
+    limit_ms: float
+    actual_ms: float | None
+    met: bool | None
+
+
 class OpenMessages(Struct, frozen=True):
     """The number of messages of one queue, state and age class that had not ended at the end of the report.
 
@@ -99,12 +127,14 @@ class Figures(Struct, frozen=True, kw_only=True):
     records that gateways dropped; ``in_holes``: records that never landed. ``unit``: that of ``trend``, day or hour.
     ``checked`` and ``violations`` have no dates, and are null if no bodies were checked; ``schema_violations``, those
     of most bodies, is null if they were checked without schemas. ``open`` is null if it was not measured as of the last
-    day.
+    day. ``comparison``: the last day, the day before, and the same weekday a week before; a day without events is left
+    out. ``errors``: the most frequent ones, of the messages created on those days. ``targets`` is null if none was set.
     """
 
     first_date: str
     last_date: str
     as_of: int
+    site: str | None = None
     note: str | None = None
     lost: int = 0
     in_holes: int = 0
@@ -116,6 +146,9 @@ class Figures(Struct, frozen=True, kw_only=True):
     languages: Sequence[Group]
     brokers: Sequence[Group]
     dead_letters: Sequence[DeadLetterFigures]
+    comparison: Sequence[Group] = ()
+    errors: Sequence[ErrorFigures] = ()
+    targets: Sequence[TargetFigures] | None = None
     open: Sequence[OpenMessages] | None
     checked: Sequence[CheckedBodies] | None = None
     violations: Sequence[Violations] | None = None
@@ -133,11 +166,24 @@ def as_json(figures: Figures) -> bytes:
 
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-_KEYS = ("name", "lang", "queue", "job", "pointer", "code", "reason", "state", "from_seconds", "below_seconds")
+_KEYS = (
+    "name",
+    "lang",
+    "event",
+    "target",
+    "queue",
+    "job",
+    "pointer",
+    "code",
+    "reason",
+    "state",
+    "from_seconds",
+    "below_seconds",
+)
 
 
 def as_csv(figures: Figures) -> bytes:
-    """The figures as CSV with the columns table, of, measure, value: one number per line.
+    """The figures as CSV with the columns table, of, measure, value: one number per line, or ids between spaces.
 
     Names that a spreadsheet would read as a formula are prefixed with an apostrophe.
     """
@@ -164,4 +210,6 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list):
+        value = " ".join(value)
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value

@@ -13,6 +13,7 @@ from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 from babelgate.pipeline.report.figures import (
     CheckedBodies,
     DeadLetterFigures,
+    ErrorFigures,
     Figures,
     Group,
     OpenMessages,
@@ -35,6 +36,12 @@ COUNTS = (
 )
 _KINDS = {"wait": "wait", "end_to_end": "e2e"}
 DIMENSIONS = ("queue", "job", "lang", "broker")
+ERRORS = ("nacked", "lease_expired", "dead_lettered", "poison")
+"""The events that are errors. A rejection is left out, because it is dead-lettered as well."""
+REASONED = ("dead_lettered", "poison")
+"""Those whose outcome is a reason."""
+EXAMPLES = 3
+_MOST_ERRORS = 100
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 Span = tuple[date, date]
@@ -70,6 +77,14 @@ class FigureRows(Protocol):
 
     def reasons(self, span: Span, unit: Unit, column: str) -> Iterable[Row]:
         """The counts ``n`` in a map of ``throughput``, by ``key`` and ``queue``."""
+        ...
+
+    def errors(self, span: Span) -> Iterable[Row]:
+        """The number of messages by ``event``, ``reason``, ``queue`` and ``job``, with :data:`EXAMPLES` ids of each.
+
+        Of the messages created in ``span``. Events are those of :data:`ERRORS`; an id counts once for each group. The
+        ids of the latest events come first.
+        """
         ...
 
     def open(self, day: date) -> Iterable[Row]:
@@ -110,6 +125,8 @@ def load_figures(
         languages=languages,
         brokers=brokers,
         dead_letters=_dead_letters(rows, span, unit),
+        comparison=_comparison(rows, span[1]),
+        errors=_errors(rows, span),
         open=_open(rows, span),
         checked=checked,
         violations=violations,
@@ -182,6 +199,21 @@ def _dead_letters(rows: FigureRows, span: Span, unit: Unit) -> Sequence[DeadLett
         if column != "dead_lettered_by" or row["key"] != "poison"
     ]
     return sorted(found, key=lambda each: (-each.count, each.reason, _nulls_last(each.queue)))
+
+
+def _comparison(rows: FigureRows, last: date) -> Sequence[Group]:
+    """The figures of ``last``, the day before, and the day a week before; a day without events is left out."""
+    week_before = last - timedelta(7)
+    days = _groups(rows, (week_before, last), "day")["trend"]
+    return [days[name] for day in (last, last - timedelta(1), week_before) if (name := day.isoformat()) in days]
+
+
+def _errors(rows: FigureRows, span: Span) -> Sequence[ErrorFigures]:
+    found = [ErrorFigures(**row) for row in rows.errors(span)]
+    found.sort(
+        key=lambda each: (-each.messages, each.event, each.reason or "", _nulls_last(each.queue), _nulls_last(each.job))
+    )
+    return found[:_MOST_ERRORS]
 
 
 def _open(source: FigureRows, span: Span) -> Sequence[OpenMessages] | None:

@@ -10,23 +10,14 @@ from typing import Any, NamedTuple
 
 from babelgate.clock import duration
 from babelgate.pipeline.formatting import ages, count, minute, share
-from babelgate.pipeline.report import charts
+from babelgate.pipeline.report import charts, tables
 from babelgate.pipeline.report.figures import Figures, Group
+from babelgate.pipeline.report.tables import MOST_ROWS, Table, name_of
 
 _MOST_BARS = 8
-_MOST_ROWS = 50
 _OTHERS = "all others"
 _FEWEST = 20
 """Jobs with fewer deliveries are not ranked, unless all jobs have fewer, because their figures mean little."""
-
-
-class Table(NamedTuple):
-    """A table of texts. ``numbers``: the index of the first numeric column; ``left_out``: rows not shown."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: int = 1
-    left_out: int = 0
 
 
 class Chart(NamedTuple):
@@ -39,8 +30,11 @@ class Chart(NamedTuple):
     table: Table
 
 
-def as_html(figures: Figures) -> bytes:
-    """The page as HTML. Equal figures give equal bytes. Takes about 1 s, and 200 MB for the charts."""
+def as_html(figures: Figures, console: str | None = None) -> bytes:
+    """The page as HTML. Equal figures give equal bytes. Takes about 1 s, and 200 MB for the charts.
+
+    ``console``: the URL of the gateway's console, to which the ids of messages lead.
+    """
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -51,39 +45,25 @@ def as_html(figures: Figures) -> bytes:
         ("Jobs", [*filter(None, (_slowest(figures), _failing(figures)))]),
         ("What needs attention", [*filter(None, (_dead_letters(figures), _violations(figures), _ages(figures)))]),
     ]
-    tables = [("Queues", _groups("Queue", figures.queues)), ("Producers", _groups("Language", figures.languages))]
+    groups = [
+        ("Queues", tables.by_group("Queue", figures.queues)),
+        ("Producers", tables.by_group("Language", figures.languages)),
+    ]
     if len(figures.brokers) > 1:
-        tables.append(("Brokers", _groups("Broker", figures.brokers)))
-    still_open = None if figures.open is None else sum(each.count for each in figures.open)
-    schemas = _schema_violations(figures)
-    checked = _checked(figures)
+        groups.append(("Brokers", tables.by_group("Broker", figures.brokers)))
     text = template.render(
-        f=figures, sections=sections, tables=tables, open=still_open, checked=checked, schemas=schemas
+        f=figures,
+        sections=sections,
+        tables=groups,
+        open=None if figures.open is None else sum(each.count for each in figures.open),
+        targets=tables.targets(figures),
+        missed=sum(each.met is False for each in figures.targets or ()),
+        comparison=tables.comparison(figures),
+        errors=tables.errors(figures, console),
+        checked=tables.checked(figures),
+        schemas=tables.schema_violations(figures),
     )
     return text.encode()
-
-
-def _checked(figures: Figures) -> Table | None:
-    if figures.checked is None:
-        return None
-    rows = [
-        (name_of(each.lang), count(each.checked), count(each.quarantined), share(each.quarantined / each.checked))
-        for each in figures.checked
-    ]
-    heads = "Producer", "Checked", "Quarantined", "Share"
-    return Table(heads, rows[:_MOST_ROWS], 1, len(rows[_MOST_ROWS:]))
-
-
-def _schema_violations(figures: Figures) -> Table | None:
-    if figures.schema_violations is None:
-        return None
-    rows = [(name_of(each.job), each.pointer, each.code, count(each.bodies)) for each in figures.schema_violations]
-    return Table(("Job", "Place", "Code", "Bodies"), rows[:_MOST_ROWS], 3, len(rows[_MOST_ROWS:]))
-
-
-def name_of(name: str | None) -> str:
-    """The display text of a name."""
-    return "unknown" if name is None else name or "(empty)"
 
 
 def _trend(figures: Figures) -> list[Chart]:
@@ -166,7 +146,7 @@ def _dead_letters(figures: Figures) -> Chart | None:
     rows = [(f"{each.reason}, in {name_of(each.queue)}", each.count, count(each.count)) for each in found[:_MOST_BARS]]
     table = [(each.reason, name_of(each.queue), count(each.count)) for each in found]
     words = f"Most frequent: {rows[0][0]}, {rows[0][2]}"
-    shown = Table(("Reason", "Queue", "Messages"), table[:_MOST_ROWS], 2, len(table[_MOST_ROWS:]))
+    shown = Table(("Reason", "Queue", "Messages"), table[:MOST_ROWS], 2, len(table[MOST_ROWS:]))
     return Chart("Dead letters by reason", "messages, by queue", charts.bars(rows, "var(--bad)"), words, shown)
 
 
@@ -198,7 +178,7 @@ def _violations(figures: Figures) -> Chart | None:
     table = [(name_of(each.lang), each.reason, count(each.count)) for each in figures.violations]
     most = max(by_lang, key=lambda lang: (by_lang[lang], lang))
     words = f"Most: {most}, {count(by_lang[most])} of {count(checked[most])} bodies checked"
-    shown = Table(("Producer", "Reason", "Bodies"), table[:_MOST_ROWS], 2, len(table[_MOST_ROWS:]))
+    shown = Table(("Producer", "Reason", "Bodies"), table[:MOST_ROWS], 2, len(table[MOST_ROWS:]))
     hint = "bodies quarantined, by producer language"
     return Chart("Contract violations", hint, charts.stacks(rows, series), words, shown)
 
@@ -222,23 +202,7 @@ def _ages(figures: Figures) -> Chart | None:
         )
         for each in figures.open
     ]
-    shown = Table(("Queue", "State", "Age", "Messages", "Oldest"), table[:_MOST_ROWS], 3, len(table[_MOST_ROWS:]))
+    shown = Table(("Queue", "State", "Age", "Messages", "Oldest"), table[:MOST_ROWS], 3, len(table[MOST_ROWS:]))
     return Chart(
         "Open messages by age", "neither acked nor dead-lettered", charts.bars(rows, "var(--c1)"), words, shown
     )
-
-
-def _groups(head: str, groups: Sequence[Group]) -> Table:
-    heads = (head, "Accepted", "Delivered", "Acked", "Again", "Dead", "Dead rate", "Wait p50", "Wait p95", "Done p95")
-    rows = [
-        (
-            name_of(each.name),
-            *map(count, (each.accepted, each.delivered, each.acked)),
-            share(each.retry_rate),
-            count(each.dead_lettered),
-            share(each.dead_letter_rate),
-            *map(duration, (each.wait_p50_ms, each.wait_p95_ms, each.e2e_p95_ms)),
-        )
-        for each in groups
-    ]
-    return Table(heads, rows[:_MOST_ROWS], 1, len(rows[_MOST_ROWS:]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from babelgate.pipeline.metrics.dates import DAY_MS
 from babelgate.pipeline.metrics.histogram import percentiles
-from babelgate.pipeline.report.load import COUNTS, DIMENSIONS, HOUR_MS, Row, Span
+from babelgate.pipeline.report.load import COUNTS, DIMENSIONS, ERRORS, EXAMPLES, HOUR_MS, REASONED, Row, Span
 from babelgate.pipeline.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
@@ -49,6 +49,29 @@ class SparkRows:
 
         exploded = self._of("throughput", span, unit).select("queue", f.explode(column))
         return _rows(exploded.groupBy("key", "queue").agg(f.sum("value").alias("n")))
+
+    def errors(self, span: Span) -> Iterable[Row]:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        lives = self._store.read("lifecycle").where(f.col("date").between(*span))
+        hops = lives.select("message_id", "job", f.explode("hops").alias("hop"))
+        event = f.col("hop.event")
+        of = ["event", "reason", "queue", "job"]
+        failed = hops.where(event.isin(*ERRORS)).select(
+            event.alias("event"),
+            f.when(event.isin(*REASONED), f.col("hop.outcome")).alias("reason"),
+            f.col("hop.queue").alias("queue"),
+            "job",
+            "message_id",
+            f.col("hop.at").alias("at"),
+        )
+        latest = failed.groupBy(*of, "message_id").agg(f.max("at").alias("last_at"))
+        number = f.row_number().over(Window.partitionBy(*of).orderBy(f.desc("last_at"), "message_id"))
+        ranked = latest.withColumn("number", number)
+        few = f.collect_list(f.when(f.col("number") <= EXAMPLES, f.struct("number", "message_id")))
+        examples = f.sort_array(few)["message_id"]
+        return _rows(ranked.groupBy(*of).agg(f.count("*").alias("messages"), examples.alias("examples")))
 
     def open(self, day: date) -> Iterable[Row]:
         from pyspark.sql import functions as f
