@@ -15,7 +15,7 @@ MOST_ROWS = 50
 _MOST_ERRORS = 20
 
 
-class Link(NamedTuple):
+class Hyperlink(NamedTuple):
     """A text, and where it leads; None: nowhere."""
 
     text: str
@@ -26,7 +26,7 @@ class Table(NamedTuple):
     """A table of texts. ``numbers``: the index of the first numeric column; ``left_out``: rows not shown."""
 
     heads: Sequence[str]
-    rows: Sequence[Sequence[str | Sequence[Link]]]
+    rows: Sequence[Sequence[str | Sequence[Hyperlink]]]
     numbers: int = 1
     left_out: int = 0
 
@@ -116,7 +116,7 @@ def errors(figures: Figures, console: str | None) -> Table | None:
             _error(each.event, each.reason),
             name_of(each.queue),
             name_of(each.job),
-            [Link(example, _address(console, example)) for example in each.examples],
+            [Hyperlink(example, _address(console, example)) for example in each.examples],
             count(each.messages),
         )
         for each in figures.errors[:_MOST_ERRORS]
