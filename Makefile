@@ -120,14 +120,15 @@ $(CLASSES): .classes-of-%: .fetched-brokers .venv/installed-dev
 	@$(BIN)/python -m tests.harness.conformance
 
 # What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
-# of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
-# API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
+# of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, Envoy,
+# an API server of Kubernetes with etcd, what builds and runs images, and a root of Debian with newer servers and a newer Python.
 test-all-deps: test-deps .venv/installed-site ## install what `make test-all` needs
 	@.ci/packages go=golang-go npm=nodejs,npm chromium-headless-shell=chromium-headless-shell prometheus=prometheus \
 		etcd=etcd-server javac=openjdk-17-jdk-headless buildah=buildah,runc,uidmap podman=podman mmdebstrap=mmdebstrap
 	$(BIN)/python -m tests.official.programs
 	$(BIN)/python -m tools.compose
 	$(BIN)/python -m tools.helm
+	$(BIN)/python -m tests.harness.envoy
 	$(BIN)/python -m tests.harness.image
 	$(BIN)/python -m tests.harness.kubernetes
 	$(BIN)/python -m tests.harness.newer

@@ -132,6 +132,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/console.py": ("console",),
     "tests/harness/disk.py": ("newer", "pulsar", "sqlite"),
     "tests/harness/encodings.py": ("http",),
+    "tests/harness/envoy.py": ("processes",),
     "tests/harness/haproxy.py": ("chart", "http", "image"),
     "tests/harness/hostile.py": ("pipeline",),
     "tests/harness/hostile_text.py": ("processes",),

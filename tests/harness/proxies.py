@@ -30,7 +30,7 @@ def nginx(directory: Path, text: str, gateway: str) -> Iterator[str]:
     config.write_text(text)
     log = directory / "nginx.log"
     settings = f"daemon off; pid {directory}/nginx.pid; error_log {log};"
-    with _running(["nginx", "-e", str(log), "-p", str(directory), "-c", str(config), "-g", settings], log, port) as url:
+    with running(["nginx", "-e", str(log), "-p", str(directory), "-c", str(config), "-g", settings], log, port) as url:
         yield url
 
 
@@ -40,12 +40,13 @@ def haproxy(directory: Path, text: str, gateway: str) -> Iterator[str]:
     port = free_port()
     config = directory / "haproxy.cfg"
     config.write_text(text.replace(GATEWAY, gateway).replace("bind :80\n", f"bind 127.0.0.1:{port}\n"))
-    with _running(["haproxy", "-db", "-f", str(config)], directory / "haproxy.log", port) as url:
+    with running(["haproxy", "-db", "-f", str(config)], directory / "haproxy.log", port) as url:
         yield url
 
 
 @contextmanager
-def _running(command: Sequence[str], log: Path, port: int) -> Iterator[str]:
+def running(command: Sequence[str], log: Path, port: int) -> Iterator[str]:
+    """The URL of a proxy that listens on ``port`` of this machine, once it does; what it prints is beside ``log``."""
     name, *arguments = command
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if program is None:
