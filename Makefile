@@ -180,7 +180,7 @@ check: .venv/installed-dev prose ## check format, lint, types, architecture and 
 
 # Whether this can be released: versions, lock files, licences, generated pages; then the packages and the SBOM in dist/,
 # installed and run in a new environment. ARGS=--released: the changelog must have a section of the version.
-release-check: .venv/installed-dev ## check whether this can be released
+release-check: docs-site ## check whether this can be released
 	$(BIN)/python -m tools.release $(ARGS)
 
 # The rules are in tools/prose. Vale needs Go 1.25 and a C compiler; without Go the sentences are checked by CI alone.
@@ -207,7 +207,8 @@ docs: .venv/installed openapi ## write all generated pages
 	$(PIP) --require-hashes -r requirements-site.txt
 	@touch $@
 
-# In build/site: it works from the folder, on any web server, and without another host.
+# In build/site: it works from the folder, on any web server, and without another host. The gateway serves a copy, which
+# wheels and images that are built afterwards contain.
 docs-site: .venv/installed-site ## build the documentation site
 	$(BIN)/python -m tools.docs_site
 

@@ -5,23 +5,29 @@ build/pages with their paths, so that every link holds. Then Zensical makes page
 anchor that leads nowhere. A link to a folder or to a program becomes text: the site has neither. Blocks in several
 languages, which a forge shows as parts that open, become tabs.
 
+The site is also packed for the gateway, which serves it at /docs/site.
+
 No page of the site loads anything from another host.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = "zensical.toml"
 HOME = "README.md"
 PAGES = ROOT / "build" / "pages"
 SITE = ROOT / "build" / "site"
+ARCHIVE = ROOT / "app" / "babelgate" / "http" / "site.zip"
 WORKER = Path(__file__).with_name("docs_site_worker.js")
 _CODE_OR_LINK = re.compile(
     r"^(```|~~~).*?^\1|(?<!\[)`[^`\n]+`(?!\])|\[(?P<text>(?:[^][]|!?\[[^][]*\][^][]*)*)\]\((?P<target>[^)\s]+)\)",
@@ -32,6 +38,7 @@ _TAB = re.compile(
 )
 _FOREIGN_WORKER = "https://unpkg.com/iframe-worker/shim"
 """What Zensical lets the search of a site in a folder load from another host. WORKER does the same."""
+_SCRIPT = re.compile(r"<script(?P<head>[^>]*)>(?P<text>.*?)</script>", re.S)
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|#")
 
 
@@ -102,5 +109,29 @@ def build() -> None:
     own_worker()
 
 
+def inline_scripts() -> set[str]:
+    """The inline scripts of all pages, as sources of a content security policy."""
+    found = set()
+    for html in SITE.rglob("*.html"):
+        for head, text in _SCRIPT.findall(html.read_text("utf-8")):
+            if "src=" not in head and "json" not in head:
+                found.add(f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'")
+    return found
+
+
+def pack(archive: Path = ARCHIVE) -> None:
+    """Write the site to ``archive``, whose comment has the inline scripts. Equal sites give equal archives."""
+    new = archive.with_suffix(".new")
+    with ZipFile(new, "w") as writer:
+        writer.comment = " ".join(sorted(inline_scripts())).encode()
+        for path in sorted(SITE.rglob("*")):
+            if path.is_file():
+                info = ZipInfo(path.relative_to(SITE).as_posix())
+                writer.writestr(info, path.read_bytes(), ZIP_DEFLATED, 9)
+    # A gateway that serves the earlier one goes on with it.
+    new.replace(archive)
+
+
 if __name__ == "__main__":
     build()
+    pack()

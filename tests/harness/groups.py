@@ -96,6 +96,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/gateway/parking.py": ("kafka", "sqs", "http", "processes"),
     "app/babelgate/gateway/switching.py": ("http", "processes"),
     "app/babelgate/http/docs.py": ("http", "image", "processes"),
+    "app/babelgate/http/site.py": ("http", "site"),
     "app/babelgate/http/openapi/": ("document", "clients", "http", "image", "processes"),
     "app/babelgate/identities/": ("http", "keycloak", "processes"),
     "app/babelgate/leases/": _SERVING,

@@ -60,7 +60,7 @@ async def test_no_request_waits_for_the_document_to_be_made(connect):
         return {}
 
     app = FastAPI(openapi_url=None)
-    app.include_router(routes(document))
+    app.include_router(routes(document, Readers()))
     client = await connect(app)
     for _ in range(2):
         assert (await client.get(DOCUMENT)).json() == {}

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.harness.browser import browser
+from babelgate.config import settings
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.routing import Router
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.server.application import App
+from babelgate.server.overload import Pacer, Shedder
+from babelgate.server.server import uvicorn_config
+from tests.harness.browser import PATIENCE_MS, browser
+from tests.harness.sockets import serving
+from tests.harness.world import KEYS
 from tools import docs_site
 
 pytestmark = pytest.mark.browser
 _LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=\"?([^\" >]+)")
+_VIOLATION = """
+addEventListener("securitypolicyviolation", (event) =>
+  console.error(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
+"""
 _READ = ("index.html", "docs/tutorial/1-first-message.html", "docs/api.html")
 
 
@@ -24,6 +42,23 @@ _READ = ("index.html", "docs/tutorial/1-first-message.html", "docs/api.html")
 def site() -> Path:
     docs_site.build()
     return docs_site.SITE
+
+
+@pytest.fixture(scope="module")
+def served(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a gateway that serves the site behind a prefix; it ends with the prefix."""
+    folder = tmp_path_factory.mktemp("served")
+    archive = folder / "site.zip"
+    docs_site.pack(archive)
+
+    def build() -> App:
+        gateway = Gateway({}, Router([], None), TokenSealer(KEYS))
+        api = create_api(gateway, auth=Auth(), limits=RequestLimits(), prefix="/mq", archive=archive)
+        return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.crowded))
+
+    loaded = settings.load(None, {"BABELGATE_STATE_DIR": str(folder)})
+    with serving(uvicorn_config(build, loaded)) as (host, port):
+        yield f"http://{host}:{port}/mq"
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +162,44 @@ def test_the_search_works_from_the_folder(site: Path, opened: Browser) -> None:
         page.locator("button", has_text="Search").first.click()
         page.get_by_placeholder("Search").press_sequentially("Idempotency-Key")
         expect(page.get_by_text(re.compile(r"^\d+ results$"))).to_be_visible()
-        expect(page.get_by_role("link", name=re.compile("idempotency", re.IGNORECASE)).first).to_be_visible()
+        expect(page.get_by_role("option", name=re.compile("idempotency", re.IGNORECASE)).first).to_be_visible()
         expect(page.get_by_placeholder("Search")).to_have_value("Idempotency-Key")
+
+
+def test_a_gateway_serves_it_within_its_policy(served: str, opened: Browser) -> None:
+    with opened.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.add_init_script(_VIOLATION)
+        requests: list[str] = []
+        errors: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.goto(f"{served}/docs")
+        page.get_by_role("link", name="Documentation").click(timeout=PATIENCE_MS)
+        expect(page).to_have_url(f"{served}/docs/site/index.html")
+        for path in _READ:
+            page.goto(f"{served}/docs/site/{path}")
+            assert page.locator("h1").first.is_visible()
+        page.locator("button", has_text="Search").first.click()
+        page.get_by_placeholder("Search").press_sequentially("Idempotency-Key")
+        found = page.get_by_role("option", name=re.compile("idempotency", re.IGNORECASE)).first
+        with page.expect_navigation(timeout=PATIENCE_MS):
+            found.click(timeout=PATIENCE_MS)
+        assert page.url.startswith(f"{served}/docs/site/docs/")
+        assert page.locator("h1").first.is_visible()
+        assert [url for url in requests if not url.startswith((f"{served}/", "data:"))] == []
+        assert errors == []
+
+
+def test_an_archive_is_made_of_the_site_alone(site: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.zip", tmp_path / "b.zip"
+    docs_site.pack(first)
+    docs_site.pack(second)
+    assert first.read_bytes() == second.read_bytes()
+    with ZipFile(first) as archive:
+        assert set(archive.namelist()) == {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+    assert first.stat().st_size < 5_000_000
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -14,7 +15,7 @@ from babelgate.errors import BabelgateError, Forbidden, InvalidParameter
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.rate_limits import RateLimits
-from babelgate.http import docs, health
+from babelgate.http import docs, health, site
 from babelgate.http.accepted_bodies import AcceptedBodies
 from babelgate.http.audited import AuditedExchange, HttpAudit
 from babelgate.http.auth import Auth
@@ -39,9 +40,14 @@ Ended = Callable[[Exchange, float], None]
 """Called with a finished request and its duration in seconds. Must not block or raise."""
 
 OPEN = health.PROBES | docs.PATHS
-"""Paths that require no credential."""
+"""Paths that require no credential, beside those of the documentation site."""
 _QUEUES = "/queues/"
 _CONSOLE = "/console"
+
+
+def is_open(path: str) -> bool:
+    """Whether ``path`` requires no credential."""
+    return path in OPEN or site.is_of_site(path)
 
 
 def create_api(
@@ -59,6 +65,7 @@ def create_api(
     accepting: AcceptedBodies | None = None,
     tokens: Tokens | str = NO_CREDENTIALS,
     audit: HttpAudit | None = None,
+    archive: Traversable = site.ARCHIVE,
 ) -> Api:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
@@ -70,9 +77,10 @@ def create_api(
     None: there are no such paths. ``cors``: the pages of other origins that may call; None: none. ``pushes``: those of
     the process; None: there are no such paths. ``stream``: serves ``messages:stream`` of a queue; None: there is no
     such path. ``accepting``: the bodies of other senders that routes accept; None: none. ``tokens``: those that calls
-    make, or why they cannot. ``audit``: records what is changed and who is refused; None: nothing does.
+    make, or why they cannot. ``audit``: records what is changed and who is refused; None: nothing does. ``archive``:
+    the documentation site; where there is no such file, its paths answer how to get it.
     """
-    parts = scraping, ended, console, cors, pushes, stream, accepting, tokens, audit
+    parts = scraping, ended, console, cors, pushes, stream, accepting, tokens, audit, archive
     return Api(gateway, auth, limits, prefix.rstrip("/"), *parts)
 
 
@@ -94,6 +102,7 @@ class Api:
         accepting: AcceptedBodies | None,
         tokens: Tokens | str,
         audit: HttpAudit | None,
+        archive: Traversable,
     ) -> None:
         self._tracing = gateway.tracing
         self._records = gateway.tracing.recorder is not None
@@ -121,7 +130,9 @@ class Api:
             self._hot["messages:stream"] = {"POST": stream, "GET": stream}
         self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
         self._rest = create_rest(scraping, [*self._routes.values()], pushes, tokens)
-        self._rest.include_router(docs.routes(self.document))
+        readers = docs.Readers()
+        self._rest.include_router(site.routes(readers, archive))
+        self._rest.include_router(docs.routes(self.document, readers, has_site=archive.is_file()))
 
     def document(self) -> dict[str, Any]:
         """The OpenAPI document of all that is served. Takes some 150 ms."""
@@ -148,7 +159,7 @@ class Api:
             exchange.crossing = self.cors.of_path(path, headers.get(b"origin"))
         if self._records or TRACEPARENT in headers or BAGGAGE in headers:
             trace = exchange.trace = RequestTrace(self._tracing, scope, headers)
-            if (path in OPEN or path.startswith(_CONSOLE)) and trace.context is None:
+            if (is_open(path) or path.startswith(_CONSOLE)) and trace.context is None:
                 # Otherwise most traces would be probes, and pages that update themselves.
                 trace.decline()
         elif not self._ended:
@@ -195,7 +206,7 @@ class Api:
         elif self._console is not None and (path == _CONSOLE or path.startswith(f"{_CONSOLE}/")):
             await self._console(exchange)
             return
-        elif path not in OPEN:
+        elif not is_open(path):
             exchange.caller = self._admitted(exchange)
             if self._gateway.rate_limits is not None:
                 self._count(self._gateway.rate_limits, exchange)
@@ -210,7 +221,7 @@ class Api:
             exchange.quota.spend(requests=1)
 
     async def _learn(self, exchange: Exchange) -> None:
-        if exchange.path not in OPEN:
+        if not is_open(exchange.path):
             await self._auth.learn(exchange.headers)
         elif exchange.path == health.READYZ:
             # It shows less to a caller without a valid token, but refuses none, and a probe has little time.

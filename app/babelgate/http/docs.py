@@ -31,12 +31,13 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="docs/swagger-ui.css">
 </head>
 <body>
-<div id="swagger-ui"></div>
+{link}<div id="swagger-ui"></div>
 <script src="docs/swagger-ui-bundle.js"></script>
 <script src="docs/start.js"></script>
 </body>
 </html>
 """
+_LINK = '<p style="font: 16px sans-serif; margin: 0; padding: 12px 20px"><a href="docs/site">Documentation</a></p>\n'
 _START = 'SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true});\n'
 _POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 _ASSETS = {
@@ -141,10 +142,13 @@ def _hash(form: bytes) -> str:
     return hashlib.sha256(form).hexdigest()[:32]
 
 
-def routes(document: Callable[[], dict[str, Any]]) -> APIRouter:
-    """The routes. ``document`` makes the OpenAPI document; a thread calls it once, at the first request for it."""
+def routes(document: Callable[[], dict[str, Any]], readers: Readers, *, has_site: bool = False) -> APIRouter:
+    """The routes. ``document`` makes the OpenAPI document; a thread calls it once, at the first request for it.
+
+    ``readers``: bounds the answers that are being sent. ``has_site``: whether the page links to the documentation site.
+    """
     router = APIRouter(include_in_schema=False)
-    readers = Readers()
+    page = _PAGE.replace("{link}", _LINK if has_site else "")
     described = Content(lambda: msgspec.json.encode(document()), "application/json", _ASK)
     assets = {name: Content(_file(name), media_type, _A_DAY) for name, media_type in _ASSETS.items()}
 
@@ -159,7 +163,7 @@ def routes(document: Callable[[], dict[str, Any]]) -> APIRouter:
 
     @router.get("/docs")
     async def docs() -> Response:
-        return Response(_PAGE, media_type="text/html", headers={"content-security-policy": _POLICY})
+        return Response(page, media_type="text/html", headers={"content-security-policy": _POLICY})
 
     @router.get("/docs/start.js")
     async def start() -> Response:
