@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import free_port, wait_for
 from tests.harness.pages import GATEWAY_URL, shell
@@ -22,6 +23,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs/how-to"
 PAGES = sorted(FOLDER.glob("*.md"))
 UNCHANGED: Mapping[str, Any] = {"brokers": {"local": "sqlite:///local.db"}, "default": {"broker": "local"}}
 """The configuration of a page without one."""
+REDIS_URL = "redis://127.0.0.1:6379/0"
 
 
 def _blocks(name: str, kind: str) -> list[str]:
@@ -228,6 +230,39 @@ def test_behind_a_cloud_load_balancer(tmp_path: Path) -> None:
         answer = client.post("/queues/orders/messages", json={"job": "urn:shop:order", "data": {}})
         assert answer.status_code == 201
         process.kill()
+
+
+def test_migrate_from_a_client(tmp_path: Path) -> None:
+    with redis_server() as server:
+        config = _blocks("migrate-from-a-client", "yaml")[0].replace(REDIS_URL, server.url())
+        program = _blocks("migrate-from-a-client", "python")[0].replace(REDIS_URL, server.url())
+        with gateway(tmp_path, yaml.safe_load(config)) as process:
+            subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+            received, published = shell(_blocks("migrate-from-a-client", "sh"), process.url, tmp_path)
+    assert received.startswith('["urn:babel:emails:send","ada@example.com","python"]\n')
+    assert published.endswith('{"to":"bob@example.com"}')
+
+
+def test_migrate_from_dapr(tmp_path: Path) -> None:
+    target, published = _run("migrate-from-dapr", tmp_path)
+    assert target == '{"url":"http://127.0.0.1:9000/orders","body":"cloudevents"}'
+    assert published == "orders"
+
+
+def test_migrate_from_kafka_rest(tmp_path: Path) -> None:
+    accepted, received = _run("migrate-from-kafka-rest", tmp_path)
+    assert accepted == "2"
+    assert received.split() == ["placed", "paid", "2"]
+
+
+def test_migrate_from_outpost(tmp_path: Path) -> None:
+    paused, published = _run("migrate-from-outpost", tmp_path)
+    assert (paused, published) == ("true", "1")
+
+
+def test_migrate_from_a_cloud_queue(tmp_path: Path) -> None:
+    (settled,) = _run("migrate-from-a-cloud-queue", tmp_path)
+    assert settled.split() == ["1", "1"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
