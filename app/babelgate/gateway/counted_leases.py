@@ -64,6 +64,7 @@ class CountedLeases:
         self._deadlines: list[tuple[float, int, _Key]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[Callable[[], None], None] = {}
+        self._follow()
 
     @property
     def are_limited(self) -> bool:
@@ -74,7 +75,13 @@ class CountedLeases:
         """Limit as ``limits`` does from now on. What is held stays counted."""
         self.limits = limits
         self.version += 1
+        self._follow()
         self._wake()
+
+    def _follow(self) -> None:
+        """See when the share of this process grows."""
+        if self.limits is not None and self.limits.shared is not None:
+            self.limits.shared.counts.when_grown = self._wake
 
     def holder(self, caller: Caller, route: Route) -> LeaseHolder | None:
         """Who will hold the leases of a receive; None: they do not count."""
@@ -195,9 +202,16 @@ class LeaseHolder:
     def room(self, most: int) -> int:
         """How many of ``most`` leases it may have beside those it has."""
         for scope in self.scopes:
-            if scope.terms.max_leases is not None:
-                most = min(most, scope.terms.max_leases - scope.running["leases"])
+            if (room := scope.room("leases")) is not None:
+                most = min(most, room)
         return max(most, 0)
+
+    async def know(self) -> bool:
+        """Wait for the share of this process in the leases of all, for at most 0.5 s. Returns whether they have any."""
+        shares = [scope.shares["leases"] for scope in self.scopes if "leases" in scope.shares]
+        if shares:
+            await shares[0].settle(shares)
+        return bool(shares)
 
     def hold(self, messages: Sequence[Message]) -> list[Message]:
         """Count their leases. Returns the messages with tokens whose settle this process sees, whoever gets it."""
@@ -212,10 +226,11 @@ class LeaseHolder:
             # Another configuration was loaded a moment ago.
             return LeasesExceeded(reason="There was no room for another lease.", retry_after=1)
         limits.refused[f"{scope.scope}-leases"] += 1
-        count = scope.running["leases"]
+        count = scope.total("leases")
         return LeasesExceeded(reason=f"{scope.says} has {count} leases already.", retry_after=1)
 
     @staticmethod
     def has_room(scope: Allowance) -> bool:
         """Whether a scope may hold another lease."""
-        return scope.terms.max_leases is None or scope.running["leases"] < scope.terms.max_leases
+        room = scope.room("leases")
+        return room is None or room > 0

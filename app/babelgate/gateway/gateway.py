@@ -298,8 +298,11 @@ class Gateway:
         to the broker.
         """
         runtime, lease_seconds, holder = self._receiving(caller, queue, lease_seconds)
+        has_waited = holder is not None and await holder.know()
         if self._capacity is not None:
             await self._capacity()
+            has_waited = True
+        if has_waited:
             # Another one may have taken its place: leases must be kept where the next settle looks for them.
             runtime = self._runtime(caller, Right.LISTEN, queue)
         receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds, caller, holder)
@@ -366,10 +369,7 @@ class Gateway:
     async def settle_here(
         self, queue: str, settlement: Settlement, traceparent: str | None = None
     ) -> list[SettleResult]:
-        """Settle for a peer, which has checked its caller's right. A lease of another process is LeaseLost.
-
-        ``traceparent``: the peer's span, if it has one.
-        """
+        """Settle for a peer, which has checked the right. ``traceparent``: its span. LeaseLost: of another process."""
         runtime = self.queue_runtimes.of(self.router.route(queue))
         with settling(self.tracing.of_peer(traceparent), runtime.route, settlement, self._sealer) as span:
             results = await self._forwarding.settle_here(runtime, settlement)

@@ -22,6 +22,12 @@ class RateTerms:
     max_streams: int | None = None
     max_leases: int | None = None
 
+    def most(self, kind: Literal["receives", "streams", "leases"]) -> int | None:
+        """How many there may be at a time."""
+        if kind == "leases":
+            return self.max_leases
+        return self.max_receives if kind == "receives" else self.max_streams
+
     @property
     def limits_anything(self) -> bool:
         """Whether anything is limited by them."""

@@ -21,12 +21,14 @@ from babelgate.gateway.depths import Depths, QueueDepth, QueueFull
 from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.names import is_queue_name
 from babelgate.gateway.routing import Route, Router
+from babelgate.gateway.shared_counts import SharedCount
 from babelgate.gateway.shared_rates import SharedRates
 from babelgate.runtime.cache import Recent
 
 Scope = Literal["identity", "queue", "identity-on-queue"]
 Work = Literal["receives", "streams"]
 _Running = Literal[Work, "leases"]
+_AT_A_TIME: tuple[_Running, ...] = ("receives", "streams", "leases")
 UNITS = ("requests", "messages", "bytes")
 _SCOPES: tuple[Scope, ...] = ("identity", "queue", "identity-on-queue")
 LIMITS = (
@@ -54,14 +56,22 @@ class ConcurrencyExceeded(BabelgateError):
 
 class Allowance:
     """The buckets of one scope, in the order of UNITS; None: no limit. ``says``: the beginning of a refusal.
-    ``running``: its receives, streams and leases. ``terms``: what is configured."""
+    ``running``: the receives, streams and leases of this process. ``shares``: those of its share in what all processes
+    may have; empty: it counts for itself. ``terms``: what is configured."""
 
-    __slots__ = ("buckets", "policies", "running", "says", "scope", "terms")
+    __slots__ = ("buckets", "policies", "running", "says", "scope", "shares", "terms")
 
     def __init__(
-        self, terms: RateTerms, scope: Scope, says: str, key: _Key = ("", ""), shared: SharedRates | None = None
+        self,
+        terms: RateTerms,
+        scope: Scope,
+        says: str,
+        key: _Key = ("", ""),
+        shared: SharedRates | None = None,
+        running: Counter[_Running] | None = None,
     ) -> None:
-        """``key``: identity and queue. ``shared``: None if this process counts for itself."""
+        """``key``: identity and queue. ``shared``: None if this process counts for itself. ``running``: what the scope
+        has already."""
         rates = terms.requests_per_second, terms.messages_per_second, terms.bytes_per_second
         self.buckets = tuple(
             None
@@ -78,12 +88,29 @@ class Allowance:
         self.says = says
         self.scope = scope
         self.terms = terms
-        self.running: Counter[_Running] = Counter()
+        self.running: Counter[_Running] = Counter() if running is None else running
+        self.shares: dict[_Running, SharedCount] = {}
+        for kind in _AT_A_TIME if shared is not None else ():
+            if shared is not None and (most := terms.most(kind)) is not None:
+                self.shares[kind] = shared.count(f"{scope}-{kind}", key, most, self.running, kind)
+
+    def room(self, kind: _Running) -> int | None:
+        """How many receives, streams or leases this process may have beside those it has; None: any number."""
+        most = self.terms.most(kind)
+        if most is None:
+            return None
+        share = self.shares.get(kind)
+        return (most if share is None else share.ceiling()) - self.running[kind]
+
+    def total(self, kind: _Running) -> int:
+        """How many there are, as far as this process knows."""
+        share = self.shares.get(kind)
+        return self.running[kind] if share is None else share.total
 
     def is_busy_with(self, work: Work) -> bool:
         """Whether it has as many receives or streams as it may."""
-        most = self.terms.max_receives if work == "receives" else self.terms.max_streams
-        return most is not None and self.running[work] >= most
+        room = self.room(work)
+        return room is not None and room <= 0
 
     def is_full(self, now: float) -> bool:
         """Whether nothing would be forgotten with it."""
@@ -171,15 +198,25 @@ class Quota:
         for allowance in self._allowances:
             if allowance.is_busy_with(work):
                 self._refused[f"{allowance.scope}-{work}"] += 1
-                count = allowance.running[work]
+                count = allowance.total(work)
                 raise ConcurrencyExceeded(reason=f"{allowance.says} has {count} {work} already.", retry_after=1)
         for allowance in self._allowances:
             allowance.running[work] += 1
         return partial(_leave, self._allowances, work)
 
     def has_place(self, work: Work) -> bool:
-        """Whether another receive or stream can begin."""
-        return not any(allowance.is_busy_with(work) for allowance in self._allowances)
+        """Whether another receive or stream can begin, and hand out something, without a wait for :meth:`know`."""
+        return not any(allowance.is_busy_with(work) for allowance in self._allowances) and all(
+            share.is_settled() for share in self._shares(work)
+        )
+
+    async def know(self, work: Work) -> None:
+        """Wait for the share of this process in the receives or streams, and the leases, of all, for at most 0.5 s."""
+        if shares := self._shares(work):
+            await shares[0].settle(shares)
+
+    def _shares(self, work: Work) -> list[SharedCount]:
+        return [share for each in self._allowances for kind, share in each.shares.items() if kind in (work, "leases")]
 
     def _refuse(self, requests: int, size: int | None) -> None:
         """Raise the error of a size, else of the rate that ends last, else of the depth."""
@@ -218,7 +255,7 @@ class Quota:
                     states.append(b"%b;r=%d;t=%d" % (name, bucket.left(now) + 1e-6, math.ceil(bucket.full_in(now))))
             if (most := allowance.terms.max_leases) is not None:
                 policies.append(b'"%b-leases";q=%d;qu="leases"' % (allowance.scope.encode("ascii"), most))
-                left = max(most - allowance.running["leases"], 0)
+                left = max(most - allowance.total("leases"), 0)
                 states.append(b'"%b-leases";r=%d' % (allowance.scope.encode("ascii"), left))
         if not policies:
             return []
@@ -310,8 +347,7 @@ class RateLimits:
             if found.terms == terms:
                 found.terms = terms
             else:
-                before, found = found, Allowance(terms, scope, says, key, self.shared)
-                found.running = before.running
+                found = Allowance(terms, scope, says, key, self.shared, found.running)
                 self._allowances[key] = found
         return found
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from babelgate.brokers.rate_store import RateStore, TakenRate
 from babelgate.errors import BabelgateError, OutcomeUnknown
 from babelgate.gateway.buckets import Bucket
+from babelgate.gateway.shared_counts import SharedCount, SharedCounts
 from babelgate.observe.logs import get_logger
 
 SYNC_SECONDS = 0.1
@@ -51,8 +53,7 @@ class SharedBucket(Bucket):
 
 
 class SharedRates:
-    """Exchanges what was taken with the store. ``is_alone``: the store does not answer, so this process counts for
-    itself."""
+    """Exchanges what was taken with the store. ``counts``: what is shared beside rates."""
 
     def __init__(self, store: RateStore, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock``: seconds."""
@@ -60,15 +61,25 @@ class SharedRates:
         self._clock = clock
         self._touched: dict[str, SharedBucket] = {}
         self._task: asyncio.Task[None] | None = None
-        self.is_alone = False
+        self._is_alone = False
+        self.counts = SharedCounts(store)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the store does not answer, so that this process counts for itself."""
+        return self._is_alone or self.counts.is_alone
 
     def bucket(self, label: str, scope: tuple[str, str], rate: float, capacity: float) -> SharedBucket:
         """The bucket of a rate. ``label``: the name of its limit; ``scope``: identity and queue."""
-        digest = hashlib.sha256("\0".join(scope).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return SharedBucket(f"{label}:{digest}", rate, capacity, self._touch)
+        return SharedBucket(_name(label, scope), rate, capacity, self._touch)
+
+    def count(self, label: str, scope: tuple[str, str], most: int, running: Mapping[Any, int], key: str) -> SharedCount:
+        """The share in a number at a time, which is ``running[key]`` in this process. ``most``: of all processes."""
+        return SharedCount(self.counts, _name(label, scope), most, running, key)
 
     async def close(self) -> None:
         """Stop exchanging; idempotent."""
+        await self.counts.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -98,8 +109,8 @@ class SharedRates:
                     self._touched.setdefault(bucket.name, bucket)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if self.is_alone:
-                self.is_alone = False
+            if self._is_alone:
+                self._is_alone = False
                 log.info("rates are shared again")
             now = self._clock()
             for bucket, empty_in in zip(buckets, found, strict=True):
@@ -107,9 +118,15 @@ class SharedRates:
             await asyncio.sleep(SYNC_SECONDS)
 
     def _failed(self, error: Exception) -> None:
-        if not self.is_alone:
-            self.is_alone = True
+        if not self._is_alone:
+            self._is_alone = True
             if isinstance(error, BabelgateError):
                 log.warning("rates are not shared: this process counts for itself", reason=error.detail)
             else:
                 log.error("rates are not shared: this process counts for itself", exc_info=error)
+
+
+def _name(label: str, scope: tuple[str, str]) -> str:
+    """The name of a limit of one scope in the store."""
+    digest = hashlib.sha256("\0".join(scope).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{label}:{digest}"

@@ -83,6 +83,7 @@ class Consuming:
                 what = f"a bare envelope, and for one event: accept {BATCHED} for several"
                 raise InvalidParameter(name="max_messages", reason=f"must be 1 for {what}", pointer="/max_messages")
             if exchange.quota is not None:
+                await exchange.quota.know("receives")
                 permit.then = exchange.quota.enter("receives")
             receiving = self._gateway.receive(
                 exchange.caller,

@@ -52,6 +52,7 @@ class Streaming:
             if exchange.headers.get(b"last-event-id"):
                 raise ResumeUnsupported(header="Last-Event-ID")
             if exchange.quota is not None:
+                await exchange.quota.know("streams")
                 permit.then = exchange.quota.enter("streams")
             options = StreamOptions(asked.max_in_flight, given(asked.lease_seconds), asked.auto_extend)
             with Stream(gateway, exchange.caller, access, options, exchange.trace) as stream:

@@ -31,6 +31,9 @@ class Store:
             found.append(empty_at - self.now)
         return found
 
+    async def share(self, process, patience, counts):
+        raise NotImplementedError
+
 
 @pytest.fixture
 async def two():
