@@ -32,11 +32,17 @@ class RateSettings(Section):
         default=None, ge=64, description="Size of one message, as it is sent; `limits.max_message_bytes` holds as well."
     )
     max_receives: int | None = Field(
-        default=None, ge=1, description="Receives that one process serves at a time, including waiting ones."
+        default=None,
+        ge=1,
+        description="Receives at a time, including waiting ones: of one process, or of all that share.",
     )
-    max_streams: int | None = Field(default=None, ge=1, description="Streams that one process serves at a time.")
+    max_streams: int | None = Field(
+        default=None, ge=1, description="Streams at a time: of one process, or of all that share."
+    )
     max_leases: int | None = Field(
-        default=None, ge=1, description="Messages that one process has handed out and that are not settled, at a time."
+        default=None,
+        ge=1,
+        description="Messages handed out and not settled, at a time: by one process, or by all that share.",
     )
 
     @property
@@ -87,7 +93,7 @@ class RateLimitSettings(Section):
     store: str | None = Field(
         default=None,
         min_length=1,
-        description="The name of a broker in which all replicas count rates [together](limits.md#replicas). None: each "
+        description="The name of a broker in which all replicas count [together](limits.md#replicas). None: each "
         "process for itself.",
     )
     identity: RateSettings | None = Field(

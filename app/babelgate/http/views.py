@@ -110,9 +110,9 @@ class RateTermsView(View):
     bytes_per_second: float | None = Field(description="Bytes of published messages a second.")
     burst_seconds: int = Field(description="After a pause, what so many seconds bring may come at once.")
     max_message_bytes: int | None = Field(description="Size of one message as it is sent.")
-    max_receives: int | None = Field(description="Receives that one process serves at a time.")
-    max_streams: int | None = Field(description="Streams that one process serves at a time.")
-    max_leases: int | None = Field(description="Leases of messages that one process has handed out, at a time.")
+    max_receives: int | None = Field(description="Receives at a time, as `counted_in` says.")
+    max_streams: int | None = Field(description="Streams at a time, as `counted_in` says.")
+    max_leases: int | None = Field(description="Leases of messages at a time, as `counted_in` says.")
 
 
 class QueueLimitsView(RateTermsView):

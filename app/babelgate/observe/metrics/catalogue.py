@@ -147,7 +147,7 @@ RATE_LIMITED = _counter(
 )
 RATES_ALONE = _gauge(
     "babelgate.rates_alone",
-    "Processes that count rates for themselves, because the store that they share does not answer.",
+    "Processes that count for limits by themselves, because the store that they share does not answer.",
     "{process}",
 )
 COUNTED_LEASES = _gauge("babelgate.counted_leases", "Leases that count for a limit of identities or queues.", "{lease}")
