@@ -36,7 +36,7 @@ for i = 4, #ARGV, 4 do
   else
     local kept = text(math.max(grant, own)) .. ' ' .. text(own) .. ' ' .. text(now + patience)
     redis.call('HSET', key, process, kept .. ' ' .. (active and '1' or '0'))
-    redis.call('PEXPIRE', key, math.ceil(patience / 1000) + 1000)
+    redis.call('EXPIRE', key, math.ceil(patience / 1000000) + 1)
   end
   found[#found + 1] = grant
   found[#found + 1] = used
