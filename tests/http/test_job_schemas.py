@@ -156,6 +156,20 @@ def test_validate_says_what_a_publish_would(gateway):
     assert (violations(gateway, "enforce"), violations(gateway, "warn")) == before
 
 
+def test_validate_says_what_a_receive_would(gateway):
+    def answer(queue, data, job=JOB):
+        stored = gateway.post("/queues/off/messages:validate", json={"job": job, "data": data}).json()["envelope"]
+        return gateway.post(f"/queues/{queue}/messages:validate?mode=consume", json=stored)
+
+    refused = problem(answer("of-enforce-1", BAD["data"]), 422, "schema_violation")
+    assert faults(refused["errors"]) == FAULTS
+    assert faults(problem(answer("of-enforce-1", {}, "x"), 422, "schema_missing")["errors"])[0][0] == "/job"
+    assert faults(answer("of-warn-1", BAD["data"]).json()["warnings"]) == FAULTS
+    assert answer("of-enforce-1", GOOD["data"]).json()["warnings"] == []
+    # This route checks nothing on receive.
+    assert answer("enforce", BAD["data"]).json()["warnings"] == []
+
+
 def test_faults_of_an_event_point_into_the_event(gateway):
     event = {"specversion": "1.0", "id": "1", "source": "/shop", "type": JOB, "data": BAD["data"]}
     answer = gateway.post(

@@ -85,8 +85,12 @@ def test_a_new_bundle_replaces_the_old_one_unless_it_cannot_be_used(tmp_path, bu
             assert (publishes({}), publishes({"total": 1})) == (False, True)
             bundles.body = bundle(required=["total"])
             until(lambda: failures() == 0)
+        assert client.get("/readyz?verbose").json()["schemas"] == {"schemas": 1}
         bundles.status = 500
         until(lambda: failures() == 1)
+        ready = client.get("/readyz?verbose")
+        assert (ready.status_code, ready.json()["schemas"]) == (200, {"schemas": 1, "error": "the status is 500"})
+        assert client.get("/readyz").json() == {"status": "ok"}
         assert (publishes({}), publishes({"total": 1})) == (False, True)
 
 

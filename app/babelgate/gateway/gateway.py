@@ -22,9 +22,8 @@ from typing import Any
 from babelgate.brokers.binding import Binding, Outcome, Peeked
 from babelgate.brokers.errors import failure_for_each
 from babelgate.clock import Clock, now_ms
-from babelgate.envelope import Limits, Poison, canonical, inspect
-from babelgate.envelope.contract import uuid_warnings
-from babelgate.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Overloaded, Problem
+from babelgate.envelope import Limits
+from babelgate.errors import BabelgateError, BrokerError, Overloaded
 from babelgate.gateway.access import ACCESS_BYTES, ACCESSES_BYTES, Access
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.admission import Admission
@@ -36,6 +35,7 @@ from babelgate.gateway.former_queues import FormerQueues
 from babelgate.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from babelgate.gateway.history import History
 from babelgate.gateway.idempotency import KeyPolicy, KeyStores
+from babelgate.gateway.inspection import as_consumed
 from babelgate.gateway.maintenance import Maintenance
 from babelgate.gateway.model import Message, Projection, Receipt, Settlement, SettleResult
 from babelgate.gateway.outages import Outages
@@ -58,7 +58,6 @@ from babelgate.leases.table import BrokerUsage
 from babelgate.observe.events import Observe
 from babelgate.observe.rates import RateCounters
 from babelgate.observe.tracing.trace import Trace, Tracing
-from babelgate.runtime import turns
 from babelgate.runtime.cache import Cache
 
 
@@ -268,19 +267,9 @@ class Gateway:
         return await self._publisher.project(runtime, caller.name, body, *asked)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
-        """The canonical form in which a consumer of ``queue`` would read ``body``; no member is completed.
-
-        Raises EnvelopeSyntaxError or EnvelopeError for a body that would be dead-lettered as poison.
-        """
+        """What a consumer of ``queue`` would read: see :func:`babelgate.gateway.inspection.as_consumed`."""
         route = self._runtime(caller, Right.LISTEN, queue).route
-        try:
-            received = await turns.run(inspect, body, self.limits, size=len(body), background=True)
-        except Poison as poison:
-            refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
-            raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
-        read = await turns.run(canonical, body, size=len(body), background=True)
-        warnings = tuple(uuid_warnings(received.id, received.trace_id))
-        return Projection(read, queue, route.broker, route.native.name, {}, warnings)
+        return await as_consumed(route, body, self.limits, self.schema_checks)
 
     async def receive(
         self,

@@ -11,8 +11,10 @@ from babelgate import envelope
 from babelgate.brokers.binding import DeadLetterRequest, Delivery
 from babelgate.clock import Clock
 from babelgate.envelope import Limits, Poison, Received
-from babelgate.errors import BabelgateError
+from babelgate.envelope.contract import uuid_warnings
+from babelgate.errors import BabelgateError, EnvelopeError, EnvelopeSyntaxError, Problem
 from babelgate.gateway import expiry
+from babelgate.gateway.model import Projection
 from babelgate.gateway.routing import Route
 from babelgate.gateway.schema_checks import SchemaChecks
 from babelgate.leases.manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager
@@ -160,3 +162,25 @@ class Inspector:
 
     def _warn(self, event: str, count: int, **values: Any) -> None:
         _throttled.warning(event, queue=self._route.queue, count=count, broker=self._route.broker, **values)
+
+
+async def as_consumed(route: Route, body: bytes, limits: Limits, schema_checks: SchemaChecks) -> Projection:
+    """The canonical form in which a consumer of the queue would read ``body``; no member is completed.
+
+    Raises EnvelopeSyntaxError or EnvelopeError for a body that would be dead-lettered as poison, also for one that
+    violates the schema of its job where the route enforces schemas on receive. Where it warns, that is a warning.
+    """
+    try:
+        received = await turns.run(envelope.inspect, body, limits, size=len(body), background=True)
+    except Poison as poison:
+        refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
+        raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
+    found: Sequence[Problem] = ()
+    if route.policy.schema_on_receive:
+        problems = schema_checks.schemas.problems
+        found = await turns.run(problems, received.job, body, size=len(body), background=True)
+        if found and route.policy.schema == "enforce":
+            raise EnvelopeError(found, received.trace_id)
+    read = await turns.run(envelope.canonical, body, size=len(body), background=True)
+    warnings = (*uuid_warnings(received.id, received.trace_id), *found)
+    return Projection(read, route.queue, route.broker, route.native.name, {}, warnings)

@@ -12,7 +12,7 @@ from babelgate.errors import BrokerUnavailable, Draining, InvalidParameter
 from babelgate.gateway.authorization import OPERATORS
 from babelgate.http.dependencies import NO_PARAMETERS, CallerOf, GatewayOf, PartsResponse
 from babelgate.http.parts import Parts, cut
-from babelgate.http.probe_views import IssuerStateView, ProbeView
+from babelgate.http.probe_views import IssuerStateView, ProbeView, SchemasStateView
 from babelgate.http.problems import NotReady
 from babelgate.http.views import BrokerStateView
 
@@ -52,9 +52,13 @@ def routes() -> APIRouter:
         managed = verbose and gateway.overview.managed(caller)
         states = await gateway.overview.brokers(caller) if managed else []
         issuers = gateway.overview.issuers() if managed else {}
+        checks = gateway.schema_checks
         return ProbeView(
             status="ok",
             brokers=[BrokerStateView.model_validate(state) for state in states] or None,
+            schemas=SchemasStateView(schemas=len(checks.schemas), error=checks.refresh_failure)
+            if managed and checks.schemas.source is not None
+            else None,
             issuers=[
                 IssuerStateView(issuer=name, keys=state.keys, read_at=state.read_at, error=state.failure)
                 for name, state in issuers.items()

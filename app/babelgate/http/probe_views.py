@@ -24,6 +24,17 @@ class IssuerStateView(View):
     )
 
 
+class SchemasStateView(View):
+    """The schemas of jobs that are read from a URL, as this process knows them."""
+
+    schemas: int = Field(description="How many are in use.")
+    error: str | None = Field(
+        default=None,
+        description="Why the last try to read them failed, or what was read cannot be used; left out: neither. Earlier "
+        "schemas stay in use, and readiness does not depend on it.",
+    )
+
+
 class ProbeView(View):
     """The answer of a successful probe."""
 
@@ -31,6 +42,9 @@ class ProbeView(View):
     """Always `ok`; any other state is a problem."""
     brokers: list[BrokerStateView] | None = Field(
         default=None, description="Only with `verbose`, and for callers that may manage queues on these brokers."
+    )
+    schemas: SchemasStateView | None = Field(
+        default=None, description="Only with `verbose`, where they are from a URL, and for callers that see brokers."
     )
     issuers: list[IssuerStateView] | None = Field(
         default=None, description="Only with `verbose`, where some are configured, and for callers that see brokers."
