@@ -35,6 +35,8 @@ _VIOLATION = """
 addEventListener("securitypolicyviolation", (event) =>
   console.error(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
 """
+_NARROW = ("attempts", "at-least-once", "batches", "durable", "replicas")
+"""Drawings that are made for 400 pixels."""
 _READ = ("index.html", "docs/tutorial/1-first-message.html", "docs/api.html")
 
 
@@ -119,7 +121,16 @@ def test_pages_are_read_from_the_folder(site: Path, opened: Browser, dark: bool,
         assert errors == []
 
 
-@pytest.mark.parametrize("name", ["life", "lease", "overview"])
+@pytest.mark.parametrize("name", _NARROW)
+def test_a_drawing_can_be_read_on_a_telephone(name: str) -> None:
+    text = (docs_site.ROOT / f"docs/images/{name}.svg").read_text("utf-8")
+    width, *_ = re.findall(r'viewBox="0 0 (\d+) ', text)
+    sizes = re.findall(r'font-size="(\d+)"', text)
+    assert min(map(int, sizes)) * 400 / int(width) >= 12
+    assert '<rect width="440"' in text, "it has no background of its own, for dark pages"
+
+
+@pytest.mark.parametrize("name", ["life", "lease", "overview", *_NARROW])
 def test_a_drawing_has_words_for_who_cannot_see_it_and_no_text_leaves_it(opened: Browser, name: str) -> None:
     with opened.new_context(viewport={"width": 880, "height": 400}) as context:
         page = context.new_page()
