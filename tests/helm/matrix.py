@@ -64,6 +64,26 @@ BASES: Mapping[str, dict[str, Any]] = {
 
 SCALED = {"enabled": True, "minReplicas": 3, "maxReplicas": 12, "targetCPU": 60}
 
+PLACED: Mapping[str, Any] = {
+    "nodeSelector": {"pool": "spark"},
+    "tolerations": [{"key": "spark", "operator": "Exists", "effect": "NoSchedule"}],
+    "affinity": {
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 1,
+                    "podAffinityTerm": {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": {"app.kubernetes.io/component": "gateway"}},
+                    },
+                }
+            ]
+        }
+    },
+    "priorityClassName": "batch",
+}
+"""Where the pods of the pipeline run."""
+
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "nothing": {},
     "reached": {
@@ -165,7 +185,18 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     },
     "nightly": {
         "pipeline": {
-            "cronJob": {"enabled": True, "schedule": "0 3 * * *", "tasks": 4, "driverMemory": "3g"},
+            "cronJob": {
+                "enabled": True,
+                "schedule": "0 3 * * *",
+                "refreshSchedule": "5 5-23 * * *",
+                "timeZone": "Europe/Vienna",
+                "startingDeadlineSeconds": 600,
+                "activeDeadlineSeconds": 7_200,
+                "ttlSecondsAfterFinished": 86_400,
+                "tasks": 4,
+                "driverMemory": "3g",
+            },
+            **PLACED,
             "storage": {"storageClass": "shared", "size": "1Ti"},
             "image": {"tag": "edge"},
         }
@@ -174,15 +205,28 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "pipeline": {
             "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"], "executors": 8, "redriveRate": 50},
             "storage": {"existingClaim": "lake"},
+            **PLACED,
+        },
+        "podLabels": {"azure.workload.identity/use": "true"},
+        "podAnnotations": {"example.com/owner": "shop"},
+    },
+    "scheduled": {
+        "pipeline": {
+            "spark": {"operator": "kubeflow", "metricsSchedule": "15 2 * * *"},
+            "cronJob": {"timeZone": "Europe/Vienna"},
+            "storage": {"existingClaim": "lake"},
         }
     },
     "apache": {
+        "podLabels": {"azure.workload.identity/use": "true"},
+        "podAnnotations": {"example.com/owner": "shop"},
         "pipeline": {
+            **PLACED,
             "spark": {"operator": "apache", "jobs": ["metrics", "redrive"]},
             "storage": {"enabled": False},
             "lake": "s3a://lake",
             "report": "s3a://lake/report.html",
-        }
+        },
     },
 }
 

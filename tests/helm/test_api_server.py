@@ -204,3 +204,29 @@ def test_a_release_changes_its_options(release: Release) -> None:
     release.upgrade(REDIS)
     found = release.manifest()
     assert release.there(found) == sorted(each["kind"] for each in found)
+
+
+def test_a_driver_may_start_executors_and_nothing_else(release: Release) -> None:
+    """The server answers for the account of drivers, and for that of executors, which may do nothing."""
+    release.install(EVERYTHING)
+
+    def may(account: str, verb: str, resource: str, group: str = "", name: str = "") -> bool:
+        attributes = {"namespace": release.namespace, "verb": verb, "resource": resource, "group": group, "name": name}
+        user = f"system:serviceaccount:{release.namespace}:shop-babelgate-{account}"
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
+        answer = release.api.create(review | {"spec": {"user": user, "resourceAttributes": attributes}})
+        assert answer.status_code == 201, answer.text
+        return bool(answer.json()["status"]["allowed"])
+
+    needed = [("pods", verb) for verb in ("get", "list", "watch", "create")]
+    assert all(may("pipeline", verb, resource) for resource, verb in needed)
+    assert not any(may("executor", verb, resource) for resource, verb in needed)
+    verbs = ("get", "list", "create", "update", "patch", "delete", "deletecollection")
+    for document in release.manifest():
+        group, _, _ = document["apiVersion"].rpartition("/")
+        resource = f"{document['kind'].lower()}s".replace("policys", "policies").replace("ingresss", "ingresses")
+        for verb in verbs:
+            assert not may("pipeline", verb, resource, group, document["metadata"]["name"]), (verb, resource)
+    for verb in ("update", "patch", "delete", "deletecollection"):
+        assert not may("pipeline", verb, "pods")
+    assert not may("pipeline", "create", "pods/exec") and not may("pipeline", "get", "secrets")

@@ -115,7 +115,7 @@ def test_what_selects_pods_selects_those_of_the_gateway() -> None:
             match each["kind"]:
                 case "Deployment" | "StatefulSet" | "PodDisruptionBudget":
                     selector = spec["selector"]["matchLabels"]
-                case "NetworkPolicy":
+                case "NetworkPolicy" if not each["metadata"]["name"].endswith("-pipeline"):
                     selector = spec["podSelector"]["matchLabels"]
                 case "Service":
                     selector = spec["selector"]
@@ -398,7 +398,7 @@ EVERYTHING = merged(
         "serviceMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
         "dashboard": {"enabled": True},
-        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "apache", "jobs": ["metrics", "redrive"]}},
+        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"]}},
         "autoscaling": {"keda": {"prometheusAddress": "http://p", "queues": [{"queue": "a", "messagesPerReplica": 1}]}},
     },
 )
@@ -430,9 +430,11 @@ ANOTHER: Mapping[tuple[str, ...], Any] = {
     ("tolerations",): [{"key": "another"}],
     ("topologySpreadConstraints",): [],
     ("affinity",): {"podAntiAffinity": {}},
-    ("pipeline", "spark", "operator"): "kubeflow",
+    ("pipeline", "spark", "operator"): "apache",
     ("pipeline", "spark", "jobs"): ["metrics"],
     ("pipeline", "cronJob", "driverMemory"): "7g",
+    ("pipeline", "cronJob", "timeZone"): "Another/Zone",
+    ("pipeline", "tolerations"): [{"key": "another"}],
 }
 """Another value, where its type does not give one."""
 

@@ -10,25 +10,35 @@ import pytest
 
 from babelgate import __version__
 from babelgate.pipeline.cli.main import pipeline
-from tests.helm.matrix import rendered
+from tests.helm.matrix import CASES, OPTIONS, PLACED, gateway_of, merged, rendered
 from tests.unit.test_packaging import pins
-from tools.helm import Document, only
+from tools.helm import Document, documents, only, template
 
 ROOT = Path(__file__).parents[2]
 MAIN = "local:///opt/babelgate/bin/babelgate-main.py"
 NIGHTLY = "many, nightly"
+POLICY = ("NetworkPolicy", "shop-babelgate-pipeline")
 OPERATORS = ("many, kubeflow", "many, apache")
 
 
-def containers(case: str = NIGHTLY) -> list[dict[str, Any]]:
-    """The containers of the cron job, in their order."""
-    pod = only(rendered()[case], "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    return [*pod["initContainers"], *pod["containers"]]
+def cron_job(name: str = "pipeline", case: str = NIGHTLY) -> dict[str, Any]:
+    """The specification of a CronJob."""
+    return dict(only(rendered()[case], "CronJob", f"-{name}")["spec"])
+
+
+def pod(name: str = "pipeline", case: str = NIGHTLY) -> dict[str, Any]:
+    return dict(cron_job(name, case)["jobTemplate"]["spec"]["template"]["spec"])
+
+
+def containers(name: str = "pipeline", case: str = NIGHTLY) -> list[dict[str, Any]]:
+    """The containers of a cron job, in their order."""
+    return [*pod(name, case)["initContainers"], *pod(name, case)["containers"]]
 
 
 def applications(case: str) -> list[tuple[dict[str, Any], list[str], dict[str, str]]]:
     """Of each SparkApplication its specification, the program's arguments, and Spark's settings."""
     specs = [each["spec"] for each in rendered()[case] if each["kind"] == "SparkApplication"]
+    specs += [each["spec"]["template"] for each in rendered()[case] if each["kind"] == "ScheduledSparkApplication"]
     return [(spec, spec.get("driverArgs") or spec["arguments"], spec["sparkConf"]) for spec in specs]
 
 
@@ -44,6 +54,72 @@ def test_the_cron_job_runs_commands_as_they_are() -> None:
     assert [parsed(each["args"]) for each in containers()] == ["ingest", "compact", "metrics", "maintain", "report"]
     ingest = containers()[0]["args"]
     assert [ingest[ingest.index(each) + 1] for each in ("--master", "--conf")] == ["local[4]", "spark.driver.memory=3g"]
+
+
+def test_between_two_nights_the_figures_are_refreshed() -> None:
+    assert [parsed(each["args"]) for each in containers("refresh")] == ["ingest", "metrics", "report"]
+    assert cron_job("refresh")["schedule"] == "5 5-23 * * *"
+    assert cron_job()["schedule"] == "0 3 * * *"
+
+
+@pytest.mark.parametrize("name", ["pipeline", "refresh"])
+def test_a_cron_job_has_its_times_and_its_place(name: str) -> None:
+    spec = cron_job(name)
+    assert (spec["timeZone"], spec["startingDeadlineSeconds"], spec["concurrencyPolicy"]) == (
+        "Europe/Vienna",
+        600,
+        "Forbid",
+    )
+    job = spec["jobTemplate"]["spec"]
+    assert (job["activeDeadlineSeconds"], job["ttlSecondsAfterFinished"]) == (7_200, 86_400)
+    assert PLACED.items() <= pod(name).items()
+
+
+def test_metrics_are_scheduled_by_the_operator_that_has_schedules() -> None:
+    spec = only(rendered()["redis, scheduled"], "ScheduledSparkApplication")["spec"]
+    assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == ("15 2 * * *", "Europe/Vienna", "Forbid")
+    ((_, (program, *arguments), _),) = applications("redis, scheduled")
+    assert (program, parsed(arguments)) == ("pipeline", "metrics")
+    with pytest.raises(AssertionError, match=r"pipeline\.spark\.metricsSchedule: only the operator kubeflow"):
+        template({"pipeline": {"spark": {"operator": "apache", "metricsSchedule": "@daily"}}})
+
+
+def pods_of(spec: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Metadata, and what else is set, of the pods of an application: the driver's and the executors'."""
+    if "driverSpec" in spec:
+        templates = [spec[f"{each}Spec"]["podTemplateSpec"] for each in ("driver", "executor")]
+        return [(each["metadata"], each["spec"]) for each in templates]
+    return [(spec[each], spec[each]) for each in ("driver", "executor")]
+
+
+@pytest.mark.parametrize("case", OPERATORS)
+def test_labels_and_places_reach_the_pods_of_spark(case: str) -> None:
+    for spec, _, _ in applications(case):
+        for metadata, given in pods_of(spec):
+            assert metadata["labels"]["azure.workload.identity/use"] == "true"
+            assert metadata["annotations"] == {"example.com/owner": "shop"}
+            assert PLACED.items() <= given.items()
+
+
+@pytest.mark.parametrize("option", ["kubeflow", "apache", "nightly"])
+def test_network_policies_let_pods_of_the_pipeline_reach_the_gateway_and_each_other(option: str) -> None:
+    found = documents(template(merged(CASES[f"many, {option}"], OPTIONS["closed"])))
+    specs = [each["spec"] for each in found if each["kind"] == "SparkApplication"]
+    labels = [metadata["labels"] for spec in specs for metadata, _ in pods_of(spec)]
+    jobs = [each["spec"]["jobTemplate"]["spec"]["template"] for each in found if each["kind"] == "CronJob"]
+    labels += [each["metadata"]["labels"] for each in jobs]
+    http = only(found, "NetworkPolicy", "shop-babelgate")["spec"]["ingress"][0]
+    (from_release,) = (each["podSelector"] for each in http["from"] if "podSelector" in each)
+    assert len(labels) == (2 if option == "nightly" else 4)
+    for each in labels:
+        assert from_release["matchLabels"].items() <= each.items()
+    policies = [each for each in found if (each["kind"], each["metadata"]["name"]) == POLICY]
+    assert len(policies) == (option != "nightly")
+    for policy in policies:
+        assert policy["spec"]["ingress"] == [{"from": [{"podSelector": policy["spec"]["podSelector"]}]}]
+        selector = policy["spec"]["podSelector"]["matchLabels"].items()
+        assert all(selector <= each.items() for each in labels)
+        assert not selector <= gateway_of(found)["spec"]["template"]["metadata"]["labels"].items()
 
 
 @pytest.mark.parametrize("case", OPERATORS)
@@ -102,31 +178,36 @@ def test_drivers_have_an_account_that_may_start_executors(case: str) -> None:
 def test_rights_are_those_of_drivers_alone_and_no_more_than_they_need(case: str) -> None:
     found = rendered()[case]
     (rule,) = only(found, "Role")["rules"]
-    assert rule["apiGroups"] == [""]
-    assert rule["resources"] == ["pods", "services", "configmaps"]
-    assert not {"*", "impersonate", "escalate", "bind"} & {*rule["verbs"]}
+    assert rule == {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "create"]}
     account = only(found, "ServiceAccount", "-executor")
     assert account["automountServiceAccountToken"] is False
     for _, _, conf in applications(case):
         assert conf["spark.kubernetes.authenticate.executor.serviceAccountName"] == account["metadata"]["name"]
-        assert conf["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
+        # What Spark would delete, change or make besides.
+        for setting in (
+            "driver.ownPersistentVolumeClaim",
+            "driver.service.deleteOnTermination",
+            "executor.deleteOnTermination",
+        ):
+            assert conf[f"spark.kubernetes.{setting}"] == "false"
+        assert conf["spark.kubernetes.executor.disableConfigMap"] == "true"
     assert not [each for each in found if each["kind"] in ("ClusterRole", "ClusterRoleBinding")]
 
 
 def test_without_an_operator_nobody_has_rights() -> None:
     for case, found in rendered().items():
-        if case not in OPERATORS and not [each for each in found if each["kind"] == "SparkApplication"]:
+        if case not in OPERATORS and not [each for each in found if each["kind"].endswith("SparkApplication")]:
             assert not [each for each in found if each["kind"] in ("Role", "RoleBinding")], case
 
 
 def test_all_write_to_one_volume() -> None:
     """The gateways, whose journal lands in it, the cron job, drivers and executors."""
     claim = only(rendered()[NIGHTLY], "PersistentVolumeClaim")["metadata"]["name"]
-    assert claim in str(only(rendered()[NIGHTLY], "CronJob")["spec"])
+    assert claim in str(cron_job())
     assert claim in str(only(rendered()[NIGHTLY], "Deployment")["spec"])
     for _, _, conf in applications("many, kubeflow"):
-        for pod in ("driver", "executor"):
-            volume = f"spark.kubernetes.{pod}.volumes.persistentVolumeClaim.data"
+        for part in ("driver", "executor"):
+            volume = f"spark.kubernetes.{part}.volumes.persistentVolumeClaim.data"
             assert conf[f"{volume}.options.claimName"] == "lake"
             assert conf[f"{volume}.mount.path"] == "/data"
 
@@ -159,13 +240,13 @@ def test_only_what_sends_has_the_token_and_only_by_reference(case: str) -> None:
 def test_nothing_runs_as_root(case: str) -> None:
     user = 10001
     assert f"USER {user}:{user}" in (ROOT / "Dockerfile").read_text()
-    contexts = [only(rendered()[NIGHTLY], "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]]
+    contexts = [pod()]
     for spec, _, _ in applications(case):
-        for pod in ("driver", "executor"):
-            if pod in spec:
-                contexts.append({"securityContext": spec[pod]["podSecurityContext"]})
+        for part in ("driver", "executor"):
+            if part in spec:
+                contexts.append({"securityContext": spec[part]["podSecurityContext"]})
             else:
-                contexts.append(spec[f"{pod}Spec"]["podTemplateSpec"]["spec"])
+                contexts.append(spec[f"{part}Spec"]["podTemplateSpec"]["spec"])
     for each in contexts:
         context = each["securityContext"]
         assert context["runAsNonRoot"] and context["runAsUser"] == context["fsGroup"] == user

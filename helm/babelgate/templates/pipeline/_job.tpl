@@ -21,6 +21,10 @@
 {{- define "babelgate.sparkConf" -}}
 {{- $root := index . 0 -}}
 spark.kubernetes.authenticate.executor.serviceAccountName: {{ include "babelgate.executorAccount" $root }}
+# Executors end by themselves, and go with their driver: it needs no right to delete pods, services or configuration.
+spark.kubernetes.executor.deleteOnTermination: "false"
+spark.kubernetes.driver.service.deleteOnTermination: "false"
+spark.kubernetes.executor.disableConfigMap: "true"
 # The volume is there: a driver makes no claims, and has no right to.
 spark.kubernetes.driver.ownPersistentVolumeClaim: "false"
 spark.kubernetes.driver.reusePersistentVolumeClaim: "false"
@@ -37,4 +41,70 @@ spark.kubernetes.{{ $pod }}.volumes.persistentVolumeClaim.data.mount.path: /data
 spark.kubernetes.driver.secretKeyRef.BABELGATE_TOKEN: {{ include "babelgate.tokensSecret" $root }}:pipeline
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* The labels of all pods of the pipeline: those that the gateway's NetworkPolicy lets in, and those of the values. */ -}}
+{{- define "babelgate.pipelineLabels" -}}
+{{ merge (dict "app.kubernetes.io/component" "pipeline") (include "babelgate.labels" . | fromYaml) .Values.podLabels | toYaml }}
+{{- end -}}
+
+{{- /* Where pods of the pipeline run, as in a pod. */ -}}
+{{- define "babelgate.pipelinePlacement" -}}
+{{- $placed := dict -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" -}}
+{{- with get $.Values.pipeline $key -}}{{- $_ := set $placed $key . -}}{{- end -}}
+{{- end -}}
+{{- if $placed -}}{{ $placed | toYaml }}{{- end -}}
+{{- end -}}
+
+{{- /* Metadata and the common part of the specification of a pod that runs on its own cores. */ -}}
+{{- define "babelgate.pipelinePod" -}}
+metadata:
+  labels:
+    {{- include "babelgate.pipelineLabels" . | nindent 4 }}
+  {{- with .Values.podAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "babelgate.serviceAccount" . }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  securityContext:
+    {{- include "babelgate.podSecurity" . | nindent 4 }}
+  {{- with .Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  {{- with include "babelgate.pipelinePlacement" . }}
+  {{- . | nindent 2 }}
+  {{- end }}
+  volumes:
+    - name: scratch
+      emptyDir: {}
+    {{- if .Values.pipeline.storage.enabled }}
+    - name: data
+      persistentVolumeClaim:
+        claimName: {{ include "babelgate.claim" . }}
+    {{- end }}
+{{- end -}}
+
+{{- /* A container of such a pod: a list of the root and its resources. */ -}}
+{{- define "babelgate.pipelineContainer" -}}
+{{- $root := index . 0 -}}
+image: {{ include "babelgate.pipelineImage" $root | quote }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+resources:
+  {{- toYaml (index . 1) | nindent 2 }}
+securityContext:
+  {{- include "babelgate.containerSecurity" $root | nindent 2 }}
+# The image's own is open to one user only.
+workingDir: /tmp
+volumeMounts:
+  - {name: scratch, mountPath: /tmp}
+  {{- if $root.Values.pipeline.storage.enabled }}
+  - {name: data, mountPath: /data}
+  {{- end }}
 {{- end -}}
