@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 import pytest
@@ -61,6 +63,45 @@ def test_readers_see_every_record_once_while_both_are_at_work(spark, tmp_path):
     assert "journal: 50 records of 1 processes" in output
     assert json.loads(summary.read_text())["records"] == 50
     assert run.store.read("journal_gaps").count() == 1
+    assert run()["records"] == 0
+
+
+@pytest.mark.timeout(600)
+def test_a_landing_folder_and_a_lake_that_are_away_for_a_while(spark, tmp_path):
+    run = Run(spark, tmp_path)
+    writer = Writer(run.landing)
+    writer.land(10)
+    log, alive, root = tmp_path / "log.txt", tmp_path / "alive", Path(run.root)
+    conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
+    where = [str(run.landing), "--lake", run.root, "--continuous", "--interval-seconds", "0.2", "--alive", str(alive)]
+    command = [sys.executable, "-m", "babelgate", "pipeline", "ingest", *where, "--master", "local[2]", *conf]
+    with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process, killed(process):
+
+        def wait(text):
+            end = time.monotonic() + 240
+            while text not in log.read_text():
+                assert process.poll() is None and time.monotonic() < end, log.read_text()
+                time.sleep(0.1)
+
+        wait("batch 0: 10 records")
+        assert alive.exists()
+        away = tmp_path / "away"
+        run.landing.rename(away)
+        wait("landing: there is no such folder. Trying again in 1 s.")
+        away.rename(run.landing)
+        writer.land(11)
+        wait("batch 1: 11 records")
+        root.rename(away)
+        writer.land(12)
+        wait("root is gone. Trying again in")
+        if root.exists():
+            shutil.rmtree(root)
+        away.rename(root)
+        wait(": 12 records")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(240) == 0, log.read_text()
+    assert "Ingested 33 records of 3 files" in log.read_text()
+    assert run.keys() == run.expected()
     assert run()["records"] == 0
 
 

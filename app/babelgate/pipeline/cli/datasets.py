@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
-from babelgate.pipeline.cli.options import DATE, chooses_engine, in_lake, retains, starts_spark
+from babelgate.pipeline.cli.options import DATE, chooses_engine, in_lake, retains, runs_continuously, starts_spark
 from babelgate.pipeline.cli.tables import follow, tables_follow
+from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.spark.launch import Launch
 
 _EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -79,19 +80,7 @@ def validate(
 @click.command(epilog="\b\nExample:\n  babelgate pipeline ingest /var/lib/babelgate/journal --lake lake")
 @click.argument("landing")
 @in_lake
-@click.option(
-    "--once/--continuous",
-    default=True,
-    show_default=True,
-    help="Read the segments there are now, or run until stopped.",
-)
-@click.option(
-    "--interval-seconds",
-    type=click.FloatRange(min=0.1),
-    default=60.0,
-    show_default=True,
-    help="With --continuous, seconds between searches for new segments.",
-)
+@runs_continuously("Read the segments there are now")
 @click.option(
     "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Most segments per batch."
 )
@@ -101,8 +90,7 @@ def ingest(
     launch: Launch,
     landing: str,
     lake: str,
-    once: bool,
-    interval_seconds: float,
+    every: Continuous | None,
     max_files: int,
     checkpoint: str | None,
 ) -> None:
@@ -114,9 +102,8 @@ def ingest(
     from babelgate.pipeline.journal.ingest import ingest as run
 
     tables = "journal", "journal_gaps"
-    interval = None if once else interval_seconds
     with tables_follow(lake, *tables):
-        run(launch, landing, lake, interval, max_files, checkpoint, partial(follow, lake, *tables))
+        run(launch, landing, lake, every, max_files, checkpoint, partial(follow, lake, *tables))
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline compact --lake lake")
@@ -155,29 +142,44 @@ def compact(launch: Launch, lake: str, target_mib: float, retain_hours: float, f
     help="Greatest age of a message in days; later events do not change its date.",
 )
 @click.option("--force", is_flag=True, help="Recompute all dates, also those without changes.")
-@retains("superseded data stays")
+@click.option(
+    "--retain-hours",
+    type=click.FloatRange(min=0),
+    help="How long superseded data stays, for readers that use it.  [default: 24, with --continuous 1]",
+)
+@runs_continuously("Measure what is there now")
 @chooses_engine
 def metrics(
     launch: Launch,
     lake: str,
+    every: Continuous | None,
     start: datetime | None,
     end: datetime | None,
     lookback_days: int,
     force: bool,
-    retain_hours: float,
+    retain_hours: float | None,
 ) -> None:
     """Measure the journal of the lake: counts, rates, times, sizes, and the lifecycle of every message.
 
     Only dates that new events touch are recomputed. Dates are UTC.
     """
+    from babelgate.pipeline.metrics.continuous import metrics_continuously
     from babelgate.pipeline.metrics.dates import DateRange
     from babelgate.pipeline.metrics.job import metrics as run
     from babelgate.pipeline.metrics.stages import DATASETS
 
     if start is not None and end is not None and start > end:
         raise click.BadParameter("it is before --from", param_hint="--to")
+    if every is not None and force:
+        raise click.UsageError("--force is for one run, not for --continuous")
+    within = DateRange(start and start.date(), end and end.date(), lookback_days)
     with tables_follow(lake, *DATASETS):
-        run(launch, lake, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
+        if every is None:
+            run(launch, lake, within, force, 24.0 if retain_hours is None else retain_hours)
+        else:
+            # A run a minute would fill the disk in a day.
+            retained = 1.0 if retain_hours is None else retain_hours
+            metrics_continuously(launch, lake, within, every, retained, partial(follow, lake, *DATASETS))
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from babelgate.extras import missing
+from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.errors import require_spark
 from babelgate.pipeline.spark.launch import Launch
 
@@ -33,6 +34,41 @@ def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         show_default=True,
         help=f"How long {what}, for readers that use them.",
     )
+
+
+def runs_continuously(once: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds ``--continuous`` to a command, and passes it as ``every``: None without it. ``once``: what the command does
+    then."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_every(
+            *arguments: Any, once: bool, interval_seconds: float, alive: Path | None, **options: Any
+        ) -> None:
+            if alive is not None and not alive.absolute().parent.is_dir():
+                raise click.BadParameter(f"there is no folder {alive.parent}", param_hint="--alive")
+            command(*arguments, every=None if once else Continuous(interval_seconds, alive), **options)
+
+        decorated: Callable[..., None] = with_every
+        for option in (
+            click.option(
+                "--alive",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="With --continuous, touch this file after each round, for a probe that looks at its age.",
+            ),
+            click.option(
+                "--interval-seconds",
+                type=click.FloatRange(min=0.1),
+                default=10.0,
+                show_default=True,
+                help="With --continuous, seconds between rounds.",
+            ),
+            click.option("--once/--continuous", default=True, show_default=True, help=f"{once}, or run until stopped."),
+        ):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def starts_spark(command: Callable[..., None]) -> Callable[..., None]:

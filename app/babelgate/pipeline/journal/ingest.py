@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from babelgate.pipeline.continuous import Continuous, Service, serving, stop_signals
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Totals, escape_glob
 from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, ingested_already
 from babelgate.pipeline.journal.reader import gaps
 from babelgate.pipeline.spark.console import progress, say, summarize
-from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.spark.launch import Launch, has_ended, reason_of
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetStore, run_id
 from babelgate.pipeline.storage.files import Files
@@ -42,20 +40,19 @@ def ingest(
     launch: Launch,
     landing: str,
     output: str,
-    interval_seconds: float | None = None,
+    every: Continuous | None = None,
     max_files: int = 1000,
     checkpoint: str | None = None,
     committed: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """Run the job and print its result. Returns the facts of the summary.
 
-    ``interval_seconds``: seconds between batches of an endless run; None: read what has landed and end. ``max_files``:
-    segments per batch. ``committed``: called after each batch of an endless run. Raises UsageError for a missing
-    landing folder, JobFailed.
+    ``every``: of an endless run; None: read what has landed and end. ``max_files``: segments per batch.
+    ``committed``: called after each batch of an endless run. Raises UsageError for a missing landing folder, JobFailed.
     """
-    _check(landing, must_have=interval_seconds is None)
+    _check(landing, must_have=every is None)
     began = time.monotonic()
-    known = ingested_already(landing, output) if interval_seconds is None else None
+    known = ingested_already(landing, output) if every is None else None
     if known is not None:
         say("ingest: nothing new has landed")
         folder, root = (f"file:{ArrowFiles(each).root}" for each in (landing, output))
@@ -68,10 +65,13 @@ def ingest(
         home = store.folder(JOURNAL.name)
         place = checkpoint or f"{home}/_checkpoint"
         with exclusive_lock(store.files, store.lock("ingest"), "ingest"):
-            job = _IngestJob(store, landed.qualified(landing), place, max_files, committed)
-            with progress(spark, "ingest") if interval_seconds is None else nullcontext():
-                job.reread_damaged()
-                job.stream(interval_seconds)
+            job = _IngestJob(store, landed, landed.qualified(landing), place, max_files, committed)
+            if every is None:
+                with progress(spark, "ingest"):
+                    job.read_all()
+            else:
+                with serving("ingest", every) as service:
+                    job.serve(service, every.interval_seconds)
             facts = job.finish()
     return _finish(launch, began, facts)
 
@@ -111,8 +111,15 @@ def _missing_counts(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
 
 class _IngestJob:
     def __init__(
-        self, store: DatasetStore, landing: str, checkpoint: str, max_files: int, committed: Callable[[], None] | None
+        self,
+        store: DatasetStore,
+        landed: Files,
+        landing: str,
+        checkpoint: str,
+        max_files: int,
+        committed: Callable[[], None] | None,
     ) -> None:
+        self._landed = landed
         self._committed = committed
         self._store = store
         self._spark: SparkSession = store.spark
@@ -122,7 +129,8 @@ class _IngestJob:
         self._ingest = BatchWriter(store)
         self._query: str | None = None
         self._error: BaseException | None = None
-        self._is_continuous = False
+        self._service: Service | None = None
+        self._has_failed = False
 
     def reread_damaged(self) -> None:
         """Read damaged files again that have changed. The stream itself reads every path once."""
@@ -138,12 +146,35 @@ class _IngestJob:
             return []
         return [LandedFile(each.url, each.size, each.modified_at) for each in files.walk(url)]
 
-    def stream(self, interval_seconds: float | None) -> None:
-        """Read new segments until a stop signal, or with None until all are read.
+    def read_all(self) -> None:
+        """Read the segments there are. Raises JobFailed if a stop signal came before all were read."""
+        self.reread_damaged()
+        with stop_signals() as stop:
+            if not self._stream({"availableNow": True}, stop.is_set):
+                raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
 
-        Raises JobFailed if, with None, a signal came before all were read.
-        """
-        self._is_continuous = interval_seconds is not None
+    def serve(self, service: Service, interval_seconds: float) -> None:
+        """Read new segments until a stop signal. If a batch fails, the stream begins again after a pause."""
+        self._service = service
+        trigger = {"processingTime": f"{interval_seconds} seconds"}
+        while not service.is_stopping:
+            try:
+                self._check_places()
+                if self._has_failed:
+                    # A batch may have been committed although it failed, so what is known is read again.
+                    self._ingest, totals = BatchWriter(self._store), self._ingest.totals
+                    self._ingest.totals, self._has_failed, self._error = totals, False, None
+                self.reread_damaged()
+                self._stream(trigger, lambda: service.is_stopping)
+            except Exception as error:
+                self._has_failed = True
+                reason = None if has_ended(error) else reason_of(error)
+                if reason is None:
+                    raise
+                service.wait_after(reason)
+
+    def _stream(self, trigger: dict[str, Any], is_stopping: Callable[[], bool]) -> bool:
+        """Read new segments until the trigger has ended, or a stop signal came. Returns whether the trigger ended."""
         files = (
             self._spark.readStream.format("binaryFile")
             .schema(_FILE)
@@ -156,38 +187,47 @@ class _IngestJob:
             .selectExpr(*_LISTED)
         )
         writer = files.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
-        if interval_seconds is None:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{interval_seconds} seconds")
-        query = writer.start()
+        query = writer.trigger(**trigger).start()
+        ended: bool | None = False
         try:
-            with _stop_signals() as stopping:
-                while not (ended := query.awaitTermination(1)) and not stopping.is_set():
-                    pass
+            while not (ended := query.awaitTermination(1)) and not is_stopping():
+                if self._service is not None and not query.status["isTriggerActive"]:
+                    self._check_places()
+                    self._service.round_done()
         except Exception:
             if self._error is not None:
                 raise self._error from None
             raise
         finally:
             query.stop()
-        if not (ended or self._is_continuous):
-            raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
+        return bool(ended)
+
+    def _check_places(self) -> None:
+        """Raise JobFailed if the landing folder or the lake is gone. To Spark the one would be empty, and it would make
+        the other anew."""
+        if not self._landed.is_folder(self._landing):
+            raise JobFailed(f"{self._landing}: there is no such folder")
+        if not self._store.files.exists(self._store.lock("ingest")):
+            raise JobFailed(f"{self._store.root} is gone")
 
     def finish(self) -> dict[str, Any]:
-        """Publish ``journal_gaps``, and return the facts of the summary."""
-        self._publish_gaps()
+        """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
+        if not self._has_failed:
+            self._publish_gaps()
         return _facts(self._landing, self._store.root, self._ingest.totals, self._ingest.known)
 
     def _batch(self, listed: DataFrame, number: int) -> None:
         try:
+            if self._service is not None:
+                self._check_places()
             files = [LandedFile(row["path"], row["length"], row["modified_at"]) for row in listed.collect()]
             made = self._ingest.batch(f"{self._query_id()}-{number:08d}", files)
-            if self._is_continuous:
+            if self._service is not None:
                 self.reread_damaged()
                 self._publish_gaps()
                 if self._committed is not None:
                     self._committed()
+                self._service.round_done()
                 say(f"ingest: batch {number}: {_totals_text(made)}")
         except BaseException as error:
             self._error = error
@@ -222,21 +262,6 @@ def _check(landing: str, must_have: bool) -> None:
             f"warning: {landing}: no closed segment of a journal is in it. Is it the gateway's journal.landing? "
             "A segment is closed after journal.segment_seconds."
         )
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set during the block."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _totals_text(made: Totals) -> str:

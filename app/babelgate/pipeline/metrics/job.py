@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -26,26 +26,60 @@ from babelgate.pipeline.storage.locks import exclusive_lock
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
 
 
+class Done(NamedTuple):
+    """What a run of the job came to: its manifest, whether nothing had changed, the folders that it removed (paths
+    below the root), and the root."""
+
+    manifest: Manifest
+    is_old: bool
+    removed: list[str]
+    root: str
+
+    @property
+    def text(self) -> str:
+        """The dates and counts in a few words."""
+        at_least = "at least " if self.manifest["at_least"] else ""
+        counted = ((name.replace("_", "-"), count) for name, count in self.manifest["counts"].items() if count)
+        counts = ", ".join(f"{count} {name}" for name, count in counted)
+        dates, of_messages = len(self.manifest["dates"]), len(self.manifest["message_dates"])
+        return f"{dates} dates, messages of {of_messages}: {at_least}{counts or 'nothing'}"
+
+
 def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, retain_hours: float = 24.0) -> Manifest:
     """Run the job and print its result. Returns the manifest of the run. Raises JobFailed."""
     require_journal(root)
+    done = measure(launch, root, within, force=force, retain_hours=retain_hours)
+    summarize(launch.summary, summary_of(done))
+    _print_result(done, root)
+    return done.manifest
+
+
+def measure(
+    launch: Launch,
+    root: str,
+    within: DateRange,
+    *,
+    force: bool = False,
+    retain_hours: float = 24.0,
+) -> Done:
+    """Run the job. Raises JobFailed."""
     until = now_ms() - int(retain_hours * 3_600_000)
     done = None if force else _without_spark(root, within, until)
-    if done is None:
-        with _engine(launch, root) as (store, journal, make_writer):
-            with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
-                job = _MetricsJob(store, journal, within, make_writer)
-                removed = job.tidy(until)
-                manifest, is_old = job.run(force)
-            home = store.root
-    else:
-        manifest, removed, home = done
-        is_old = True
-    places = {name: folder(home, name, manifest["run_id"]) for name in DATASETS}
-    facts = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
-    summarize(launch.summary, {**facts, "unchanged": is_old, "removed": removed, "paths": places})
-    _print_result(facts, root, is_old, len(removed))
-    return manifest
+    if done is not None:
+        return done
+    with _engine(launch, root) as (store, journal, make_writer):
+        with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
+            job = _MetricsJob(store, journal, within, make_writer)
+            removed = job.tidy(until)
+            manifest, is_old = job.run(force)
+        return Done(manifest, is_old, removed, store.root)
+
+
+def summary_of(done: Done) -> dict[str, Any]:
+    """The facts of the summary."""
+    places = {name: folder(done.root, name, done.manifest["run_id"]) for name in DATASETS}
+    facts = {name: value for name, value in done.manifest.items() if name not in ("state", "parts")}
+    return {**facts, "unchanged": done.is_old, "removed": done.removed, "paths": places}
 
 
 MakeWriter = Callable[[str, Sequence[str], MissingSpans, Parts], StageWriter]
@@ -75,9 +109,8 @@ def _folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
     return [*journal.folders(), *(url for name in measured for url in reader.current_folders(name))]
 
 
-def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, list[str], str] | None:
-    """The current manifest if nothing has changed, what was removed, and the root; None otherwise, or if ``root`` is
-    not local."""
+def _without_spark(root: str, within: DateRange, until: int) -> Done | None:
+    """The current run if nothing has changed; None otherwise, or if ``root`` is not local."""
     try:
         store = DatasetReader.without_spark(root)
     except (OSError, ValueError):
@@ -93,7 +126,7 @@ def _without_spark(root: str, within: DateRange, until: int) -> tuple[Manifest, 
         now = state_of(journal.dates(), missing_spans_of(gaps(journal.known())))
         if changed(former["state"], now, within):
             return None
-        return former, remove_superseded(store, DATASETS, former, until), store.root
+        return Done(former, True, remove_superseded(store, DATASETS, former, until), store.root)
 
 
 class _MetricsJob:
@@ -229,19 +262,16 @@ class _DatasetRuns:
         return None if manifest is None else int(manifest["completed_at"])
 
 
-def _print_result(facts: Mapping[str, Any], root: str, is_old: bool, removed: int) -> None:
-    if is_old:
+def _print_result(done: Done, root: str) -> None:
+    facts = done.manifest
+    if done.is_old:
         say(f"Nothing has changed since run {facts['run_id']}; use --force to repeat it.")
-    at_least = "at least " if facts["at_least"] else ""
-    counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in facts["counts"].items() if count)
-    click.echo(
-        f"{len(facts['dates'])} dates, messages of {len(facts['message_dates'])}: {at_least}{counts or 'nothing'}"
-    )
+    click.echo(done.text)
     if facts["not_followed"]:
         click.echo(
             f"Not recomputed, because they are older than --lookback-days: messages of "
             f"{facts['not_followed'][0]} to {facts['not_followed'][-1]}"
         )
     click.echo(f"In {root}: {', '.join(DATASETS)}")
-    if removed:
-        click.echo(f"Removed superseded data: {removed} folders.")
+    if done.removed:
+        click.echo(f"Removed superseded data: {len(done.removed)} folders.")

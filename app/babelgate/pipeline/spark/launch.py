@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,13 +67,52 @@ class Launch:
             if log is not None:
                 log.unlink()
 
+    @contextmanager
+    def kept(self) -> Iterator[Launch]:
+        """The same options, for several jobs of one process: the first that needs Spark starts it, and it is ended
+        after the block."""
+        with ExitStack() as stack:
+            yield _KeptLaunch(self.master, self.conf, None, self.verbose, self.engine, self.duckdb_max_mib, stack)
+
+
+@dataclass(frozen=True)
+class _KeptLaunch(Launch):
+    stack: ExitStack = field(default_factory=ExitStack)
+    started: list[SparkSession] = field(default_factory=list)
+
+    @contextmanager
+    def spark(self, name: str) -> Iterator[SparkSession]:
+        """The session of all jobs. An error of Spark is raised as JobFailed, but one of a Java process that has ended
+        as it is."""
+        if not self.started:
+            self.started.append(self.stack.enter_context(super().spark(name)))
+        try:
+            yield self.started[0]
+        except Exception as error:
+            reason = None if isinstance(error, click.ClickException) or has_ended(error) else explain(error)
+            if reason is None:
+                raise
+            raise JobFailed(reason) from error
+
+
+def has_ended(error: BaseException) -> bool:
+    """Whether the error says that Spark's Java process has ended."""
+    from py4j.protocol import Py4JNetworkError
+
+    return isinstance(error, Py4JNetworkError | ConnectionError)
+
+
+def reason_of(error: BaseException) -> str | None:
+    """One line about an error of a job; None for one that needs its stack trace."""
+    return error.message if isinstance(error, JobFailed) else explain(error)
+
 
 def explain(error: BaseException) -> str | None:
     """One line about an error of Spark, Java or an executor; None for any other error, which needs its stack trace."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    if isinstance(error, Py4JNetworkError | ConnectionError):
+    if has_ended(error):
         return (
             "Spark's Java process has ended: it was killed, or had too little memory (--conf spark.driver.memory=4g)."
         )

@@ -39,7 +39,13 @@ _WRITING = {
     "parquet.page.size.row.check.min": "1",
 }
 _MANIFEST, _CURRENT, STAGING = "_manifest.json", "CURRENT", "_staging"
-_LOCKED_BY = {"ingest": "journal", "compact": "journal", "metrics": "throughput", "validate": "accepted"}
+_LOCKED_BY = {
+    "ingest": "journal",
+    "compact": "journal",
+    "metrics": "throughput",
+    "metrics-continuous": "throughput",
+    "validate": "accepted",
+}
 """The dataset in whose folder the lock of a job is."""
 
 
@@ -129,7 +135,8 @@ class DatasetReader:
         return folder(self.root, dataset, run)
 
     def lock(self, job: str) -> str:
-        """The URL of the lock that ``job`` owns while it works: ingest, compact, metrics or validate."""
+        """The URL of the lock that ``job`` owns while it works: ingest, compact, metrics or validate. An endless run of
+        ``metrics`` owns that of metrics-continuous, and that of metrics during each round."""
         return f"{self.folder(_LOCKED_BY[job])}/_{job}.lock"
 
     def current(self, dataset: str) -> str | None:

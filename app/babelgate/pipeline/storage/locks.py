@@ -26,6 +26,10 @@ _BEAT_SECONDS = 10.0
 _SETTLE_SECONDS = 2.0
 
 
+class LockedOut(JobFailed):
+    """Another process owns the lock."""
+
+
 @contextmanager
 def exclusive_lock(files: Files | ArrowFiles, url: str, job: str) -> Iterator[None]:
     """Own the lock ``url`` during the block. Raises JobFailed if another ``job`` owns it, or took it over meanwhile.
@@ -47,7 +51,7 @@ def _file_lock(url: str, job: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise JobFailed(f"Another {job} is at work there ({file.read().strip() or 'it has just begun'}).") from None
+            raise LockedOut(f"Another {job} is at work there ({file.read().strip() or 'it has just begun'}).") from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
@@ -67,7 +71,7 @@ def _lease_lock(files: Files | ArrowFiles, url: str, job: str) -> Iterator[None]
     mine = uuid.uuid4().hex
     owner = _read_owner(files, url)
     if owner is not None:
-        raise JobFailed(f"Another {job} is at work there ({owner[1]}). If it was killed, wait {LEASE_SECONDS:.0f} s.")
+        raise LockedOut(f"Another {job} is at work there ({owner[1]}). If it was killed, wait {LEASE_SECONDS:.0f} s.")
     over = threading.Event()
 
     def renew() -> None:
@@ -90,7 +94,7 @@ def _lease_lock(files: Files | ArrowFiles, url: str, job: str) -> Iterator[None]
     time.sleep(_SETTLE_SECONDS)
     owner = _read_owner(files, url)
     if owner is None or owner[0] != mine:
-        raise JobFailed(f"Another {job} began there at the same time.")
+        raise LockedOut(f"Another {job} began there at the same time.")
     renewer = threading.Thread(target=renew_regularly, daemon=True)
     renewer.start()
     try:

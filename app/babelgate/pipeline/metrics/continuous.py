@@ -1,0 +1,74 @@
+"""``metrics --continuous``: one run after the other, each of what is new since the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import click
+
+from babelgate.pipeline.continuous import Continuous, serving
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.reader import require_journal
+from babelgate.pipeline.metrics.dates import DateRange
+from babelgate.pipeline.metrics.job import measure, summary_of
+from babelgate.pipeline.spark.console import say, summarize
+from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
+from babelgate.pipeline.storage.locks import LockedOut, exclusive_lock
+
+
+def metrics_continuously(
+    launch: Launch,
+    root: str,
+    within: DateRange,
+    every: Continuous,
+    retain_hours: float,
+    committed: Callable[[], None],
+) -> None:
+    """Run until SIGTERM or SIGINT; a run that has begun is finished first.
+
+    ``committed``: called after each run that changed something. A run that fails is repeated after a pause. Spark, if
+    it is needed, is started once. Raises JobFailed if another endless run is at work, and the error of a Java process
+    that has ended. Single runs, and ``maintain``, work between rounds.
+    """
+    with launch.kept() as kept, ExitStack() as held, serving("metrics", every) as service:
+        is_owner = False
+        while not service.is_stopping:
+            try:
+                require_journal(root)
+                if not is_owner:
+                    held.enter_context(_only_one(kept, root))
+                    is_owner = True
+                done = measure(kept, root, within, retain_hours=retain_hours)
+                if not done.is_old:
+                    committed()
+                    summarize(launch.summary, summary_of(done))
+                    say(f"metrics: run {done.manifest['run_id']}: {done.text} in {done.manifest['seconds']:.1f} s")
+            except ConnectionError:
+                raise
+            except JobFailed as error:
+                if isinstance(error, LockedOut) and not is_owner:
+                    raise
+                service.wait_after(error.message)
+            except OSError as error:
+                service.wait_after(str(error))
+            else:
+                service.round_done()
+                service.wait()
+    click.echo("metrics: stopped")
+
+
+@contextmanager
+def _only_one(launch: Launch, root: str) -> Iterator[None]:
+    """Own the lock of endless runs during the block. Raises JobFailed."""
+    try:
+        store = DatasetReader.without_spark(root)
+        is_local = store.files.is_local
+    except (OSError, ValueError):
+        is_local = False
+    if not is_local:
+        with launch.spark("metrics") as spark:
+            store = DatasetStore(spark, root)
+    with exclusive_lock(store.files, store.lock("metrics-continuous"), "metrics --continuous"):
+        yield
