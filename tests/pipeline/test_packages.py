@@ -9,7 +9,7 @@ from tests.architecture.sources import imports, modules
 ROWS = (
     ("errors", "formatting"),
     ("storage", "spark"),
-    ("duckdb_engine",),
+    ("duckdb_engine", "continuous"),
     ("validate", "journal"),
     ("metrics", "send"),
     ("report", "find", "source", "tables", "erase"),
