@@ -16,7 +16,7 @@ from tests.e2e.test_behind_a_proxy import (
     test_an_event_of_a_stream_comes_at_once,
     test_refusals_of_the_gateway_pass_through,
 )
-from tests.harness.envoy import envoy
+from tests.harness.envoy import VERSION, envoy
 from tests.harness.gateway import gateway
 
 __all__ = [
@@ -46,3 +46,7 @@ def url(tmp_path: Path) -> Iterator[str]:
         envoy(tmp_path, _block(ENVOY), process.url.removeprefix("http://")) as found,
     ):
         yield found
+
+
+def test_the_page_names_the_version_that_runs_it() -> None:
+    assert f"Envoy {VERSION.rpartition('.')[0]}." in ENVOY.read_text("utf-8")

@@ -29,6 +29,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_behind_envoy.py": (600, "it starts a proxy and a gateway"),
     "tests/e2e/test_demo_queues.py": (600, "it starts all that docker-compose.yml has"),
     "tests/e2e/test_docs_page.py": (900, _PROGRAMS),
+    "tests/e2e/test_explanations.py": (600, "it waits until a lease ends"),
     "tests/e2e/test_generated_clients.py": (600, _PROGRAMS),
     "tests/e2e/test_how_to.py": (600, "it waits until leases end, and starts commands"),
     "tests/e2e/test_idempotency_kill.py": (600, _KILLS),
