@@ -102,13 +102,17 @@ def test_a_revocation_counts_on_another_replica_when_it_is_answered(replicas: li
     with one.client() as here, two.client() as there:
         for number in range(5):
             made = make(here, f"shop-{number}")
-            wait_for(lambda made=made: status(there, made["secret"]) == 201)
+            _wait_for_status(there, made["secret"], 201)
             outcome = revoke(here, made)
             if outcome["told"] == 1:
                 assert status(there, made["secret"]) == 401, "it was told before the caller"
             else:
                 assert len(outcome["silent"]) == 1
-                wait_for(lambda made=made: status(there, made["secret"]) == 401)
+                _wait_for_status(there, made["secret"], 401)
+
+
+def _wait_for_status(client: httpx.Client, secret: str, expected: int) -> None:
+    wait_for(lambda: status(client, secret) == expected)
 
 
 def test_a_stream_of_a_revoked_token_ends_on_another_replica(replicas: list[GatewayProcess]) -> None:
