@@ -28,7 +28,7 @@ from babelgate.runtime.cache import Recent
 Scope = Literal["identity", "queue", "identity-on-queue"]
 Work = Literal["receives", "streams"]
 _Running = Literal[Work, "leases"]
-_AT_A_TIME: tuple[_Running, ...] = ("receives", "streams", "leases")
+AT_A_TIME: tuple[_Running, ...] = ("receives", "streams", "leases")
 UNITS = ("requests", "messages", "bytes")
 _SCOPES: tuple[Scope, ...] = ("identity", "queue", "identity-on-queue")
 LIMITS = (
@@ -90,7 +90,7 @@ class Allowance:
         self.terms = terms
         self.running: Counter[_Running] = Counter() if running is None else running
         self.shares: dict[_Running, SharedCount] = {}
-        for kind in _AT_A_TIME if shared is not None else ():
+        for kind in AT_A_TIME if shared is not None else ():
             if shared is not None and (most := terms.most(kind)) is not None:
                 self.shares[kind] = shared.count(f"{scope}-{kind}", key, most, self.running, kind)
 
@@ -289,7 +289,7 @@ class RateLimits:
 
     def of(self, caller: Caller, route: Route | None) -> Quota | None:
         """What an operation of ``caller`` on a queue, or on none, has to keep to; None: nothing."""
-        found = self._scopes(caller, route)
+        found = self.scopes(caller, route)
         if route is not None and (terms := route.policy.limits) is not None and terms.max_depth is not None:
             return Quota(found, self._clock, self.refused, self._depths.of(route), terms.max_depth)
         return Quota(found, self._clock, self.refused) if found else None
@@ -298,9 +298,14 @@ class RateLimits:
         """The scopes whose leases are limited, of those that a receive of ``caller`` on a queue counts for."""
         if not self.counts_leases:
             return ()
-        return [each for each in self._scopes(caller, route) if each.terms.max_leases is not None]
+        return [each for each in self.scopes(caller, route) if each.terms.max_leases is not None]
 
-    def _scopes(self, caller: Caller, route: Route | None) -> list[Allowance]:
+    def now(self) -> float:
+        """The time of the buckets, in seconds."""
+        return self._clock()
+
+    def scopes(self, caller: Caller, route: Route | None) -> list[Allowance]:
+        """What an operation of ``caller`` on a queue, or on none, counts for."""
         found = []
         terms = self._identity if caller.limits is None else caller.limits
         name = caller.name

@@ -8,6 +8,7 @@ had, and its share, comes back after PATIENCE_SECONDS.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -118,6 +119,15 @@ class SharedCounts:
                 await asyncio.wait_for(self._exchanged.wait(), left)
             except TimeoutError:
                 return
+
+    async def learn(self, counts: Sequence[SharedCount]) -> None:
+        """Ask how many the other processes have of these, at most WAIT_SECONDS. It claims no share."""
+        if counts:
+            for count in counts:
+                self.watch(count)
+            self._hurry.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._exchanged.wait(), WAIT_SECONDS)
 
     async def close(self) -> None:
         """Stop exchanging; idempotent."""

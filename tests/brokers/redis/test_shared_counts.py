@@ -97,6 +97,8 @@ async def test_shares_follow_what_the_others_have(server: RedisServer) -> None:
         assert first.ceiling() == 10
         running[0]["leases"] = 10
         await eventually(lambda: first.told == 10)
+        await shared[1].counts.learn([second])
+        assert (second.total, second.looked_at) == (10, 0.0)
         await second.settle([second])
         assert (second.ceiling(), second.total, second.is_settled()) == (0, 10, True)
         grown = []

@@ -13,6 +13,7 @@ from babelgate.console.routes import PageRoute
 from babelgate.console.visits import Visit, segment
 from babelgate.errors import InvalidParameter, UnsupportedByBroker
 from babelgate.gateway.authorization import Right
+from babelgate.gateway.limit_use import limit_use
 from babelgate.http.problems import detail_of
 
 SHOWN_MESSAGES = (20, 50, 100)
@@ -25,9 +26,17 @@ async def show(visit: Visit) -> PageAnswer:
     gateway = visit.gateway
     info = await gateway.overview.queue(visit.caller, queue)
     rates = await gateway.rates.queue(visit.caller, queue)
-    if visit.is_fragment:
-        return visit.page("queue.html", "queue_live.html", info=info, rates=rates)
     route = gateway.router.route(queue)
+    use = await limit_use(gateway.rate_limits, visit.caller, route, info.stats)
+    shares = gateway.rate_limits is not None and gateway.rate_limits.shared is not None
+    live: dict[str, Any] = {
+        "info": info,
+        "rates": rates,
+        "limits": use,
+        "counted_in": "replicas" if shares else "process",
+    }
+    if visit.is_fragment:
+        return visit.page("queue.html", "queue_live.html", **live)
     rule = gateway.router.rule(queue)
     limit = _limit(visit.query.get("limit", ""))
     rows, unable = await _peeked(visit, queue, limit) if visit.may("observe", queue) else ([], "")
@@ -35,8 +44,7 @@ async def show(visit: Visit) -> PageAnswer:
         "queue.html",
         "queue_live.html",
         **shared(visit, "queue"),
-        info=info,
-        rates=rates,
+        **live,
         match=None if rule is None else rule.match,
         abilities=sentences(info.capabilities),
         rows=rows,
