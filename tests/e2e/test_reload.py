@@ -194,9 +194,6 @@ def test_a_removed_broker_stays_open_and_is_emptied(gateway: Reloaded, tmp_path:
     def put_back(settings: dict[str, Any]) -> None:
         settings["brokers"]["one"] = sqlite(tmp_path, "one")
 
-    def put_back_elsewhere(settings: dict[str, Any]) -> None:
-        settings["brokers"]["one"] = sqlite(tmp_path, "other")
-
     with gateway.process.client() as client:
         assert [publish(client, "moved", number) for number in range(4)] == [201] * 4
         (leased,) = receive(client, "moved", lease_seconds=600)
@@ -213,7 +210,6 @@ def test_a_removed_broker_stays_open_and_is_emptied(gateway: Reloaded, tmp_path:
         assert client.post("queues/moved/messages:ack", json=ack).json()["settled"] == 1
         said = '"event":"removed broker stays open until a restart","broker":"one"'
         assert gateway.process.log_text().count(said) == 1
-        assert '"key":"brokers.one.url"' in gateway.refuse(put_back_elsewhere)
         gateway.load(put_back)
         assert sorted(each["broker"] for each in client.get("brokers").json()["brokers"]) == ["one", "two"]
 
@@ -224,7 +220,7 @@ def test_a_removed_broker_stays_open_and_is_emptied(gateway: Reloaded, tmp_path:
         ("port", {"port": 1}),
         ("queues.a", {"queues": {"a": {"broker": "one", "lease_second": 1}}}),
         ("queues.a.broker", {"queues": {"a": {"broker": "none"}}}),
-        ("default.native_name", {"default": {"broker": "one", "native_name": "other-{queue}"}}),
+        ("default.native_name", {"default": {"broker": "one", "native_name": "other"}}),
         ("brokers.two.url", {"brokers": {"two": {"url": "sqlite:////no/such/place.db"}}, "default": {"broker": "two"}}),
         ("auth", {"auth": {"tokens": [{"name": "a", "sha256": "ab" * 32, "rights": {"*": ["send"]}}]}}),
     ],

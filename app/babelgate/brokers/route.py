@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -50,7 +51,7 @@ class BrokerRoute:
     """The broker's queue ``native``, in which ``binding`` keeps the messages of ``queue``.
 
     ``parking``: where messages wait whose delay is too long for the broker. ``capabilities`` then has the delays that
-    are possible with it.
+    are possible with it. ``address``: of the server, as of :func:`babelgate.brokers.address.address_of`.
     """
 
     queue: str
@@ -58,11 +59,25 @@ class BrokerRoute:
     native: NativeQueue
     capabilities: BrokerCapabilities
     parking: ParkingPlace | None = field(default=None, kw_only=True)
+    address: str = field(default="", kw_only=True)
 
     @cached_property
     def broker(self) -> str:
         """The broker's configured name."""
         return self.binding.name
+
+    @cached_property
+    def place(self) -> int:
+        """Identifies the native queue to all replicas: the same for all connections to it by this broker's name. Never
+        0, and below 2³²."""
+        text = f"{self.broker}\n{self.address}\n{self.native.name}"
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") or 1
+
+    @cached_property
+    def location(self) -> tuple[str, int, str]:
+        """Identifies the queue, the binding and the native queue in this process, which keeps each binding open until
+        it ends."""
+        return self.queue, id(self.binding), self.native.name
 
     @cached_property
     def dead_letters_natively(self) -> bool:

@@ -16,9 +16,6 @@ Path = tuple[str | int, ...]
 
 _IS_APPLIED: Mapping[tuple[str, ...], bool] = {
     ("brokers",): True,
-    # Ack tokens name the broker: under another URL its name would lead to other messages.
-    ("brokers", "*", "*"): False,
-    ("brokers", "*", "required"): True,
     ("queues",): True,
     ("default",): True,
     ("auth", "*"): False,
@@ -59,8 +56,12 @@ def is_applied(path: Path) -> bool:
 
 def needs_restart(before: Settings, after: Settings) -> list[str]:
     """The keys of changes that a running gateway cannot apply, dotted, as the configuration spells them."""
-    paths = differing_paths(plain(before), plain(after))
-    return list(dict.fromkeys(dotted(path[: len(_rule(path)) or 1]) for path in paths if not is_applied(path)))
+    paths = list(differing_paths(plain(before), plain(after)))
+    keys = [dotted(path[: len(_rule(path)) or 1]) for path in paths if not is_applied(path)]
+    # What counts there is not taken along.
+    store = ("brokers", before.rate_limits.store)
+    keys += [dotted(path) for path in paths if path[:2] == store and path[2:] != ("required",)]
+    return list(dict.fromkeys(keys))
 
 
 def _rule(path: Path) -> tuple[str, ...]:

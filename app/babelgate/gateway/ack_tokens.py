@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from msgspec import Struct
 from msgspec.structs import replace
 
+from babelgate.brokers.route import BrokerRoute
 from babelgate.errors import InvalidAckToken
 from babelgate.observe.events import Facts
 from babelgate.runtime.cache import Cache
@@ -73,7 +74,8 @@ class Lease(Struct, frozen=True, gc=False):
 
     The delivery's ``handle`` at its ``broker``, the ``receiver`` that handed it out, its deadline at that time (Unix
     ms; a hint, as the broker's deadline decides), its attempts, and the facts of its message if they are not too long.
-    ``sticky``: the receiver has to see the settle, also where any process could do it.
+    ``sticky``: the receiver has to see the settle, also where any process could do it. ``place``: of the route
+    (:attr:`babelgate.brokers.route.BrokerRoute.place`); 0 in tokens of versions that did not have it.
     """
 
     queue: str
@@ -84,6 +86,11 @@ class Lease(Struct, frozen=True, gc=False):
     attempts: int
     facts: Facts = NO_FACTS
     sticky: bool = False
+    place: int = 0
+
+    def is_at(self, route: BrokerRoute) -> bool:
+        """Whether the lease is one of the native queue of ``route``."""
+        return self.place == route.place if self.place else self.broker == route.broker
 
 
 class TokenKey(Struct, frozen=True):
@@ -112,7 +119,7 @@ class _PackedFacts(Struct, frozen=True, array_like=True, gc=False):
 
 class _Content(Struct, frozen=True, array_like=True, gc=False):
     """The encrypted part of a token. The pairs of hexadecimal digits that a handle starts with are bytes. The receiver
-    of a sticky lease has the prefix _STICKY."""
+    of a sticky lease has the prefix _STICKY. Earlier versions have no ``place``, and ignore it."""
 
     broker: str
     handle_start: bytes
@@ -121,6 +128,7 @@ class _Content(Struct, frozen=True, array_like=True, gc=False):
     deadline: int
     attempts: int
     facts: _PackedFacts
+    place: int = 0
 
 
 _NO_PACKED_FACTS = _PackedFacts()
@@ -199,6 +207,7 @@ class TokenSealer:
             content.attempts,
             _unpacked(content.facts),
             content.receiver.startswith(_STICKY),
+            content.place,
         )
 
     def _open_signed(self, token: str, queue: str) -> Lease:
@@ -232,7 +241,8 @@ def _content(lease: Lease) -> tuple[bytes, bool]:
     handle_start, handle_rest = bytes.fromhex(lease.handle[:split]), lease.handle[split:]
     facts = _packed(lease.facts)
     receiver = _STICKY + lease.receiver if lease.sticky else lease.receiver
-    content = _Content(lease.broker, handle_start, handle_rest, receiver, lease.deadline, lease.attempts, facts)
+    where = lease.broker, handle_start, handle_rest, receiver
+    content = _Content(*where, lease.deadline, lease.attempts, facts, lease.place)
     encoded = _encoded(content)
     if encoded and len(encoded) <= _USUAL_BYTES:
         return encoded, True

@@ -60,6 +60,10 @@ class BrokerCalls:
         self._outages = outages
         self._streams = streams
 
+    def report_to(self, outages: Outages) -> None:
+        """Report outages where those of the broker's connection belong now; its circuit stays."""
+        self._outages = outages.of(self.route.binding)
+
     async def timed(
         self,
         operation: Operation,

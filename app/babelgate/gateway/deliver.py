@@ -44,7 +44,8 @@ class Deliverer:
     def _sealed(self, route: Route, ready: ReadyDelivery) -> Message:
         delivery, attempts, facts = ready.delivery, ready.attempts, ready.facts
         deadline = delivery.lease_expires_at
-        lease = Lease(route.queue, route.broker, delivery.handle, self._receiver, deadline, attempts, facts)
+        to = route.queue, route.broker, delivery.handle, self._receiver
+        lease = Lease(*to, deadline, attempts, facts, place=route.place)
         token, redelivered = self._sealer.seal(lease), delivery.redelivered or attempts > 0
         headers, properties = delivery.headers, delivery.properties
         key = delivery.ordering_key if route.capabilities.ordering == "key" else None

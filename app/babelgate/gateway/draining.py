@@ -1,8 +1,12 @@
-"""Empties queues that have moved to another broker: publish, confirm, then remove.
+"""Empties queues that have moved: publish, confirm, then remove.
 
-A reload of the configuration may route a queue to another broker. What the queue still has on its former broker is
-published to the new one, with the attempts that are counted so far. Leases are not touched: a message that a consumer
-has follows if it comes back. A process that stops between confirm and removal leaves a message twice; none is lost.
+A reload of the configuration may route a queue to another broker, another server of its broker, or another native
+queue. What it still has where it was is published where it is, with the attempts that are counted so far. Leases are
+not touched: a message that a consumer has follows if it comes back. A process that stops between confirm and removal
+leaves a message twice; none is lost.
+
+Two addresses may lead to one server, and then a queue is drained into itself. Nothing is lost or doubled by that. It
+ends once messages come back that were moved twice.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from babelgate.errors import BabelgateError
 from babelgate.gateway.outages import Outages, is_silence
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.queue_runtime import QueueRuntime
-from babelgate.gateway.routing import Route
+from babelgate.gateway.routing import Route, Router
 from babelgate.gateway.runtimes import QueueRuntimes
 from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
@@ -50,8 +54,44 @@ _LEASE_SPARE_SECONDS = 10.0
 log = get_logger(__name__)
 _throttled = LogThrottle(log)
 
-Key = tuple[str, str]
-"""A queue, and the broker that it had before."""
+Key = tuple[str, int, str]
+"""Where a queue was before: :attr:`babelgate.brokers.route.BrokerRoute.location`."""
+
+_TRACED = 1_000
+"""Bodies of which a drain remembers that it has moved them."""
+_TRACED_ROUNDS = 4
+"""The trace begins anew after so many times the messages that were there: consumers may have taken what it traces."""
+
+
+class _Circle:
+    """Finds out that a queue is drained into itself: a message that was moved twice is there again, after twice as many
+    were moved as there were at first. Copies of one body that clients have published are not so many."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, int] = {}
+        self._first = self._moved = 0
+
+    def begin(self, count: int) -> None:
+        """``count``: of the messages that are there."""
+        if not self._first or self._moved > _TRACED_ROUNDS * max(self._first, _TRACED):
+            self._times, self._first, self._moved = {}, count, 0
+
+    def moved(self, message: Outgoing) -> None:
+        """``message`` was published."""
+        self._moved += 1
+        key = hash(message.body)
+        if key in self._times or len(self._times) < _TRACED:
+            self._times[key] = self._times.get(key, 0) + 1
+
+    def closes(self, deliveries: Sequence[Delivery]) -> bool:
+        """Whether some of these were moved twice."""
+        if self._moved < 2 * max(self._first, 1):
+            return False
+        return any(self._times.get(hash(each.body), 0) > 1 for each in deliveries)
+
+
+class _LeadsBack(Exception):
+    """The queue is drained into itself."""
 
 
 class QueueDrains:
@@ -64,8 +104,9 @@ class QueueDrains:
         self._pauses = pauses
         self._limits = limits
         self._clock = clock
-        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_QUEUES_AT_ONCE))
-        """Of each former broker: one that does not answer holds up no others."""
+        self._turns: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_QUEUES_AT_ONCE))
+        """Of each former broker, by the binding's id: one that does not answer holds up no others."""
+        self._circles: defaultdict[Key, _Circle] = defaultdict(_Circle)
         self._stopping = asyncio.Event()
         self._moving: set[Key] = set()
         """Whose messages are in the middle of a move."""
@@ -75,14 +116,14 @@ class QueueDrains:
         self._awake: dict[Key, asyncio.Event] = {}
         """Ends the pause of a drain."""
 
-    def start(self, former: Route, route_of: Callable[[str], Route], outages: Outages) -> None:
-        """Empty the queue of ``former``; ``route_of`` finds where it lives now. Needs a running event loop."""
-        key = former.queue, former.broker
+    def start(self, former: Route, router: Router, outages: Outages) -> None:
+        """Empty the queue of ``former``; ``router`` finds where it lives now. Needs a running event loop."""
+        key = former.location
         if key in self._tasks:
             self._awake[key].set()
         elif not self._stopping.is_set():
             self._awake[key] = asyncio.Event()
-            self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, route_of, outages))
+            self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, router, outages))
 
     async def close(self) -> None:
         """Stop after the messages that are being moved, at most 10 s; idempotent."""
@@ -99,16 +140,19 @@ class QueueDrains:
         await self._resting.wait(_CLOSE_SECONDS)
         await self._resting.cancel()
 
-    async def _run(self, key: Key, former: Route, route_of: Callable[[str], Route], outages: Outages) -> None:
+    async def _run(self, key: Key, former: Route, router: Router, outages: Outages) -> None:
         """Look for as long as the process runs: a queue that has gone back to ``former`` costs no call."""
         backoff, awake = Backoff(LOOK_SECONDS, MOST_LOOK_SECONDS), self._awake[key]
         moved = 0
         while not self._stopping.is_set():
             count, is_empty, has_failed = 0, False, True
             try:
-                async with self._turns[former.broker]:
-                    count, is_empty = await self._drain(key, former, route_of, outages)
+                async with self._turns[id(former.binding)]:
+                    count, is_empty = await self._drain(key, former, router, outages.of(former.binding))
                 has_failed = False
+            except _LeadsBack:
+                log.warning("queue not drained: it leads back to itself", queue=former.queue, broker=former.broker)
+                return
             except BabelgateError as error:
                 _throttled.warning("queue not drained", queue=former.queue, broker=former.broker, error=error)
             except Exception:
@@ -126,14 +170,12 @@ class QueueDrains:
                 awake.clear()
                 backoff.succeeded()
 
-    async def _drain(
-        self, key: Key, former: Route, route_of: Callable[[str], Route], outages: Outages
-    ) -> tuple[int, bool]:
+    async def _drain(self, key: Key, former: Route, router: Router, outages: Outages) -> tuple[int, bool]:
         """Move messages for LOOK_SECONDS at most; the number moved, and whether none was found, leased ones included
         as far as the broker counts them. Raises what the brokers raise."""
         if former.queue in self._pauses.refusing:
             return 0, False
-        if self._elsewhere(former, route_of) is None:
+        if self._elsewhere(former, router) is None:
             return 0, True
         if outages.circuits[former.broker].is_open:
             return 0, False
@@ -146,9 +188,10 @@ class QueueDrains:
         # Where the depth is not known, a reserve is the look.
         if is_empty and stats.depth is not None:
             return 0, True
+        self._circles[key].begin(total(stats))
         until, moved = self._clock() + LOOK_SECONDS, 0
         while not self._stopping.is_set() and self._clock() < until:
-            if (route := self._elsewhere(former, route_of)) is None:
+            if (route := self._elsewhere(former, router)) is None:
                 break
             runtime = self._runtimes.of(route)
             self._moving.add(key)
@@ -173,6 +216,10 @@ class QueueDrains:
         deliveries = former.lease_manager.keep(reserved, lease_seconds)
         if not deliveries:
             return 0, False
+        circle = self._circles[old.location]
+        if circle.closes(deliveries):
+            await former.give_back([each.handle for each in deliveries])
+            raise _LeadsBack
         messages = await turns.mapped(partial(self._message, old, new), deliveries, size=lambda each: len(each.body))
         moved: list[str] = []
         kept: list[str] = []
@@ -186,8 +233,9 @@ class QueueDrains:
                 continue
             outcomes: Sequence[Outcome]
             outcomes = await for_each(runtime.calls.send([message for _, message in chunk]), len(chunk))
-            for (delivery, _), outcome in zip(chunk, outcomes, strict=True):
+            for (delivery, message), outcome in zip(chunk, outcomes, strict=True):
                 if outcome is None:
+                    circle.moved(message)
                     moved.append(delivery.handle)
                     continue
                 (kept if is_silence(outcome) else refused).append(delivery.handle)
@@ -213,13 +261,19 @@ class QueueDrains:
         await former.give_back(handles)
 
     @staticmethod
-    def _elsewhere(former: Route, route_of: Callable[[str], Route]) -> Route | None:
-        """Where the queue is routed now; None without a route, and where that is the broker of ``former``."""
+    def _elsewhere(former: Route, router: Router) -> Route | None:
+        """Where the queue is routed now; None without a route, where that leads to the same place, and where another
+        queue has this place now."""
         try:
-            route = route_of(former.queue)
+            route = router.route(former.queue)
+            owner = router.queue_of(former.binding, former.native.name)
         except BabelgateError:
             return None
-        return None if route.broker == former.broker else route
+        if owner is not None and owner != former.queue and owner in router.configured():
+            rule = router.rule(owner)
+            if rule is not None and rule.binding is former.binding:
+                return None
+        return None if route.place == former.place else route
 
     def _message(self, former: Route, route: Route, delivery: Delivery) -> Outgoing:
         """The message to publish for a delivery. One that is poison is moved byte for byte."""

@@ -22,13 +22,15 @@ log = get_logger(__name__)
 
 
 class FormerRoute(Struct, frozen=True):
-    """How a queue was routed until ``moved_at`` (Unix ms). The others: as of :class:`Rule`."""
+    """How a queue was routed until ``moved_at`` (Unix ms). ``place``: of the route; 0 in files of versions that did not
+    have it. The others: as of :class:`Rule`."""
 
     queue: str
     broker: str
     native_name: str
     options: Mapping[str, Any]
     moved_at: int
+    place: int = 0
 
 
 _routes = msgspec.json.Decoder(list[FormerRoute])
@@ -43,10 +45,11 @@ class FormerFile(StateFile[list[FormerRoute]]):
     def add(self, moved: Sequence[FormerRoute], now: int) -> None:
         """Keep the routes that queues have left just now, and drop the oldest. Blocks for a few file operations. Raises
         StateUnavailable."""
-        left = {(each.queue, each.broker): each for each in moved}
+        left = {(each.queue, each.broker, each.place): each for each in moved}
 
         def added(stored: list[FormerRoute]) -> list[FormerRoute]:
-            known = {(each.queue, each.broker): each for each in stored if now - each.moved_at < KEPT_MS}
+            kept = (each for each in stored if now - each.moved_at < KEPT_MS)
+            known = {(each.queue, each.broker, each.place): each for each in kept}
             return list((known | left).values())
 
         self.change(added)
@@ -55,32 +58,40 @@ class FormerFile(StateFile[list[FormerRoute]]):
 def former_routes(moved: Iterable[Route], rules: Mapping[str, Rule | None], now: int) -> list[FormerRoute]:
     """The routes that ``moved`` queues had by ``rules``, those of the queues before."""
     return [
-        FormerRoute(each.queue, each.broker, rule.native_name, dict(rule.options or {}), now)
+        FormerRoute(each.queue, each.broker, rule.native_name, dict(rule.options or {}), now, each.place)
         for each in moved
         if (rule := rules.get(each.queue)) is not None
     ]
 
 
-def restore(gateway: Gateway, routes: Iterable[FormerRoute], now: int) -> None:
+def restore(gateway: Gateway, routes: Iterable[FormerRoute], now: int, addresses: Mapping[str, str]) -> None:
     """Settle leases of former routes, and empty their queues, as before the restart. A former broker has to be
-    configured; a warning names one that is not. Needs a running event loop."""
+    configured, with the same address; a warning names one that is not. ``addresses``: of all brokers, by name. Needs a
+    running event loop."""
     generations: list[dict[str, Rule]] = []
     found: list[Route] = []
     missing: dict[str, list[str]] = {}
     for each in routes:
         current = _current(gateway.router, each.queue)
-        if current is None or current.broker == each.broker or now - each.moved_at >= KEPT_MS:
+        if current is None or now - each.moved_at >= KEPT_MS:
             continue
         binding = gateway.bindings.get(each.broker)
         if binding is None:
             missing.setdefault(each.broker, []).append(each.queue)
             continue
-        rule = Rule(each.queue, binding, current.policy, each.native_name, each.options)
+        address = addresses.get(each.broker, "")
+        rule = Rule(each.queue, binding, current.policy, each.native_name, each.options, address=address)
         try:
-            found.append(rule.route(each.queue))
+            route = rule.route(each.queue)
         except ConfigError as error:
             log.warning("former route not usable", queue=each.queue, broker=each.broker, error=error)
             continue
+        if current.place in (route.place, each.place):
+            continue
+        if each.place not in (0, route.place):
+            missing.setdefault(each.broker, []).append(each.queue)
+            continue
+        found.append(route)
         for generation in generations:
             if each.queue not in generation:
                 generation[each.queue] = rule
@@ -96,7 +107,7 @@ def restore(gateway: Gateway, routes: Iterable[FormerRoute], now: int) -> None:
     for generation in generations:
         gateway.former.remember(Router(list(generation.values())))
     for route in found:
-        gateway.former.drains.start(route, gateway.router.route, gateway.outages)
+        gateway.former.drains.start(route, gateway.router, gateway.outages)
 
 
 def _current(router: Router, queue: str) -> Route | None:

@@ -1,4 +1,4 @@
-"""The queues that a reload of the configuration has moved to another broker: what is left on the former one."""
+"""The queues that a reload of the configuration has moved: what is left where they were before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from babelgate.brokers.binding import Binding
 from babelgate.envelope import Limits
 from babelgate.errors import BabelgateError
-from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.draining import QueueDrains
 from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
 from babelgate.gateway.pauses import Pauses
@@ -28,48 +28,78 @@ class FormerQueues:
         self._runtimes = runtimes
         self._sealer = sealer
         self._routers: deque[Router] = deque(maxlen=_REMEMBERED)
+        self.is_used = False
+        """Whether some queue has moved."""
         self.drains = QueueDrains(runtimes, pauses, limits)
         self.brokers: dict[str, Binding] = {}
         """Those that a reload has removed. They stay open: no look can prove that nothing comes any more of them."""
+        self.replaced: list[Binding] = []
+        """Those whose broker has another connection since a reload. They stay open, too."""
 
     def __bool__(self) -> bool:
-        return bool(self._routers)
+        return self.is_used
+
+    @property
+    def open_bindings(self) -> Sequence[Binding]:
+        """All that are not in use any more, and stay open."""
+        return [*self.brokers.values(), *self.replaced]
 
     def remember(self, router: Router) -> None:
-        """Remember the routes of the last configuration, if some queue has another broker by the present one."""
+        """Remember the routes of the last configuration, if some queue is elsewhere by the present one."""
         self._routers.appendleft(router)
+        self.is_used = True
 
-    def broker_of(self, token: str, queue: str) -> str:
-        """The broker of the lease of ``token``; empty for no valid token."""
-        try:
-            return self._sealer.open(token, queue).broker
-        except BabelgateError:
-            return ""
+    def holder(self, runtime: QueueRuntime, lease: Lease) -> QueueRuntime | None:
+        """The former runtime that settles ``lease``; None if ``runtime``, the one of now, does.
+
+        Two connections to one server both reach a lease that the broker keeps. One that this process keeps belongs to
+        the connection that it came over.
+        """
+        queue = runtime.route.queue
+        formers = [each for each in self._runtimes.formers(queue) if lease.is_at(each.route)]
+        for each in formers:
+            if each.holds(lease.handle):
+                return each
+        if lease.is_at(runtime.route):
+            return None
+        if formers:
+            return formers[0]
+        route = self._route(queue, lease)
+        return None if route is None else self._runtimes.former(route)
 
     def runtimes(self, runtime: QueueRuntime, settlement: Settlement) -> Mapping[str, QueueRuntime]:
-        """By their brokers, the former runtimes that settle some of the tokens."""
-        route = runtime.route
-        brokers = {self.broker_of(token, route.queue) for token in _tokens(settlement)} - {"", route.broker}
-        found = {broker: self._route(route.queue, broker) for broker in brokers}
-        return {broker: self._runtimes.former(each) for broker, each in found.items() if each is not None}
+        """By their tokens, the former runtimes that settle some of the leases."""
+        found = {}
+        for token in _tokens(settlement):
+            with contextlib.suppress(BabelgateError):
+                lease = self._sealer.open(token, runtime.route.queue)
+                if (holder := self.holder(runtime, lease)) is not None:
+                    found[token] = holder
+        return found
 
     async def give_back(self, queue: str, messages: Sequence[Message], router: Router) -> None:
-        """Return messages to the brokers that they are from. Never raises BabelgateError."""
-        for broker in dict.fromkeys(each.lease.broker for each in messages):
-            runtime = self._runtimes.holder(queue, broker)
-            if runtime is None:
-                with contextlib.suppress(BabelgateError):
-                    runtime = self._runtimes.of(router.route(queue))
-            if runtime is not None and runtime.route.broker == broker:
-                await runtime.give_back([each.lease.handle for each in messages if each.lease.broker == broker])
+        """Return messages to where they are from. Never raises BabelgateError."""
+        runtime = self._runtimes.get(queue)
+        if runtime is None:
+            try:
+                runtime = self._runtimes.of(router.route(queue))
+            except BabelgateError:
+                return
+        handles: dict[QueueRuntime, list[str]] = {}
+        for each in messages:
+            holder = self.holder(runtime, each.lease) or runtime
+            if holder is not runtime or each.lease.is_at(runtime.route):
+                handles.setdefault(holder, []).append(each.lease.handle)
+        for holder, left in handles.items():
+            await holder.give_back(left)
 
-    def _route(self, queue: str, broker: str) -> Route | None:
+    def _route(self, queue: str, lease: Lease) -> Route | None:
         for router in self._routers:
             try:
                 route = router.route(queue)
             except BabelgateError:
                 continue
-            if route.broker == broker:
+            if lease.is_at(route):
                 return route
         return None
 

@@ -99,7 +99,7 @@ class Forwarding:
     ) -> list[SettleResult]:
         """Settle here or through the forwarder; results and errors as of ``Settler.settle``."""
         if self.former and (runtimes := self.former.runtimes(runtime, settlement)):
-            return await self._settle_former(self.former, runtime, runtimes, settlement, partial(self._at, traceparent))
+            return await self._settle_former(runtime, runtimes, settlement, partial(self._at, traceparent))
         return await self._at(traceparent, runtime, settlement)
 
     async def _at(self, traceparent: str | None, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
@@ -119,9 +119,12 @@ class Forwarding:
             lease = self._sealer.open(token, route.queue, keep=False)
         except BabelgateError:
             return None
-        if lease.broker != route.broker or (
+        if not lease.is_at(route) or (
             (route.settles_elsewhere or lease.sticky) and lease.receiver != self._incarnation
         ):
+            return None
+        former = self.former
+        if former is not None and former.is_used and former.holder(runtime, lease) is not None:
             return None
         outcome = runtime.acker.submit(lease)
         if route.settles_elsewhere:
@@ -131,7 +134,7 @@ class Forwarding:
     async def settle_here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Settle for a peer. Leases of other replicas are LeaseLost: a settlement is forwarded only once."""
         if self.former and (runtimes := self.former.runtimes(runtime, settlement)):
-            return await self._settle_former(self.former, runtime, runtimes, settlement, self._here)
+            return await self._settle_former(runtime, runtimes, settlement, self._here)
         return await self._here(runtime, settlement)
 
     async def _here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
@@ -141,18 +144,16 @@ class Forwarding:
 
     async def _settle_former(
         self,
-        former: FormerQueues,
         runtime: QueueRuntime,
         runtimes: Mapping[str, QueueRuntime],
         settlement: Settlement,
         settle: Callable[[QueueRuntime, Settlement], Awaitable[list[SettleResult]]],
     ) -> list[SettleResult]:
-        """Settle leases of several brokers, each by the runtime that its queue has or had there."""
-        queue = runtime.route.queue
+        """Settle each lease by the runtime that has handed it out: one of ``runtimes``, by tokens, or ``runtime``."""
+        by_name = {str(id(each)): each for each in runtimes.values()}
 
         def owner(token: str, request: Request) -> str:
-            broker = former.broker_of(token, queue)
-            return broker if broker in runtimes else ""
+            return str(id(runtimes[token])) if token in runtimes else ""
 
         async def answer(part: Settlement, at: QueueRuntime) -> Answer:
             try:
@@ -163,7 +164,7 @@ class Forwarding:
                 return InternalError.caused_by(error)
 
         parts, owners = split(settlement, owner)
-        answers = await asyncio.gather(*(answer(part, runtimes.get(of, runtime)) for of, part in parts.items()))
+        answers = await asyncio.gather(*(answer(part, by_name.get(of, runtime)) for of, part in parts.items()))
         return merge(owners, dict(zip(parts, answers, strict=True)))
 
     async def _settle(

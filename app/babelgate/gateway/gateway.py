@@ -168,7 +168,7 @@ class Gateway:
         await asyncio.gather(self.maintenance.stop(), *(part.close() for part in parts))
         await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self.keys.close()
-        bindings = [*self.bindings.values(), *self.former.brokers.values()]
+        bindings = [*self.bindings.values(), *self.former.open_bindings]
         await asyncio.gather(*(binding.close() for binding in bindings), return_exceptions=True)
 
     def access(self, caller: Caller, right: Right, queue: str | Access) -> Access:

@@ -54,6 +54,8 @@ class Maintenance:
         self._routes_to = routes_to
         self._warn_seconds = warn_seconds
         self._runs = 0
+        self._left: set[int] = set()
+        """The ids of bindings whose broker has another connection now: nobody is warned of them."""
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
@@ -64,8 +66,14 @@ class Maintenance:
         """Keep trying to open a broker that was down at the start."""
         self._tasks.start(self._reopen(binding))
 
+    def leave(self, binding: Binding) -> None:
+        """Warn of ``binding`` no more: its broker has another connection now."""
+        self._left.add(id(binding))
+        self.warnings.pop(binding.name, None)
+
     def warn(self, binding: Binding) -> None:
         """Ask a broker that was just opened for its warnings, now and every ``warn_seconds``, and log each new one."""
+        self._left.discard(id(binding))
         self._tasks.start(self._watch_settings(binding))
 
     async def stop(self) -> None:
@@ -102,7 +110,7 @@ class Maintenance:
                 log.exception("expiring failed; tried again later")
 
     async def _watch_settings(self, binding: Binding) -> None:
-        while True:
+        while id(binding) not in self._left:
             try:
                 found = await broker_warnings(binding, self._routes_to(binding.name))
             except BabelgateError as error:

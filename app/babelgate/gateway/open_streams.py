@@ -110,10 +110,10 @@ class OpenStreams:
         for stream in self._open:
             stream.resize(stream.window)
 
-    def drain_queue(self, queue: str, broker: str) -> None:
-        """Let the streams of a queue that has left ``broker`` hand out nothing more, and end once all is settled."""
+    def drain_queue(self, former: Route) -> None:
+        """Let the streams of a queue that has left ``former`` hand out nothing more, and end once all is settled."""
         for stream in tuple(self._open):
-            if stream.labels == (queue, broker):
+            if stream.route.location == former.location:
                 stream.retire()
 
     def drain(self) -> None:

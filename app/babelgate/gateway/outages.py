@@ -84,6 +84,8 @@ class Outages:
         self._refusing: dict[str, _Refusals] = {}
         self._watching: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
+        self._left: dict[int, Outages] = {}
+        """Of connections whose broker has another one now, by the binding's id."""
         for binding in bindings.values():
             watch_writes(binding, self.refused)
 
@@ -92,6 +94,29 @@ class Outages:
         self._bindings[binding.name] = binding
         self.circuits.setdefault(binding.name, Circuit(binding.name))
         watch_writes(binding, self.refused)
+
+    def replace(self, binding: Binding) -> None:
+        """Watch ``binding`` instead of another one of its name, which is watched on its own from now on, with its
+        circuit. One that was replaced itself is taken back."""
+        name = binding.name
+        left = self._left[id(self._bindings[name])] = Outages({}, self._clock, self._refused_seconds)
+        left._take(self._bindings[name], self.circuits[name], self._lost.pop(name, None))
+        own = self._left.pop(id(binding), None)
+        if own is None:
+            self._take(binding, Circuit(name), None)
+            watch_writes(binding, self.refused)
+        else:
+            self._take(binding, own.circuits[name], own._lost.pop(name, None))
+
+    def of(self, binding: Binding) -> Outages:
+        """Those that watch ``binding``."""
+        return self._left.get(id(binding), self) if self._left else self
+
+    def _take(self, binding: Binding, circuit: Circuit, outage: _Outage | None) -> None:
+        name = binding.name
+        self._bindings[name], self.circuits[name] = binding, circuit
+        if outage is not None:
+            self.lost(name, BrokerUnavailable(name, circuit.reason))
 
     def call_ended(self, broker: str, outcome: object) -> None:
         """Record the ``outcome`` of a call to ``broker``. OutcomeUnknown means that it is lost, and BrokerUnavailable
@@ -160,7 +185,8 @@ class Outages:
             ping.cancel()
         now, answers_since = self._clock(), outage.answers_since
         if answers_since is not None and now - answers_since >= binding.timeout_seconds:
-            if self._lost.pop(broker, None) is outage:
+            if self._lost.get(broker) is outage:
+                del self._lost[broker]
                 seconds = round(answers_since - outage.since, 1)
                 log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls)
             return True
@@ -175,7 +201,7 @@ class Outages:
     async def close(self) -> None:
         """Stop watching; idempotent."""
         self._closed = True
-        await self._watching.cancel()
+        await asyncio.gather(self._watching.cancel(), *(each.close() for each in self._left.values()))
 
     async def _watch_storage(self, broker: str, refusals: _Refusals) -> None:
         while (left := refusals.last + self._refused_seconds - self._clock()) > 0:

@@ -87,7 +87,9 @@ class QueueRuntime:
     def __init__(self, route: Route, broker_usage: BrokerUsage, shared: Shared) -> None:
         """``broker_usage``: the leases that this process keeps of the route's broker."""
         self.route = route
-        self.calls = BrokerCalls(route, shared.observe, shared.outages, shared.streams, shared.counted)
+        self.calls = BrokerCalls(
+            route, shared.observe, shared.outages.of(route.binding), shared.streams, shared.counted
+        )
         self.circuit = self.calls.circuit
         self.used = False
         """Whether it was used since :class:`babelgate.gateway.runtimes.QueueRuntimes` last looked for idle ones."""
@@ -218,6 +220,10 @@ class QueueRuntime:
         if "lease_manager" in vars(self):
             return self.lease_manager.held
         return 0 if self.route.capabilities.lease_bound_to is not None else None
+
+    def holds(self, handle: str) -> bool:
+        """Whether this process keeps the lease of a delivery that this runtime has handed out, or its body."""
+        return "lease_manager" in vars(self) and self.lease_manager.holds(handle)
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""

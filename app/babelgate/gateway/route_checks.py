@@ -37,8 +37,18 @@ def check(router: Router) -> list[tuple[str, Route]]:
 
 
 def check_moves(before: Router, after: Router) -> None:
-    """Raise ConfigError for a change of routes that a running gateway cannot make: ack tokens have the broker of a
-    queue, so it may get another broker, but not another native queue of the same one."""
+    """Raise ConfigError for a change of routes that a running gateway cannot make: other options or parking of a queue
+    that stays where it is, and the native queue that another queue had until now, because messages of both would be in
+    it."""
+    had = {(rule.binding.name, rule.native(rule.match).name): rule for rule in before.rules if "*" not in rule.match}
+    for rule in after.rules:
+        if "*" not in rule.match:
+            was = had.get((rule.binding.name, name := rule.native(rule.match).name))
+            if was is not None and was.match != rule.match and was.binding is rule.binding and after.rule(was.match):
+                reason = (
+                    f"the native queue {name!r} was that of the queue {was.match!r} until now, which needs a restart"
+                )
+                raise ConfigError(key=f"queues.{rule.match}.native_name", reason=reason)
     for rule in after.rules:
         _check_move(f"queues.{rule.match}", before.rule(rule.match), rule)
     if after.default is not None:
@@ -49,12 +59,10 @@ def check_moves(before: Router, after: Router) -> None:
 
 
 def _check_move(key: str, before: Rule | None, after: Rule) -> None:
-    if before is None or before.binding is not after.binding:
+    if before is None or before.binding is not after.binding or before.native_name != after.native_name:
         return
     old, new = dict(before.options or {}), dict(after.options or {})
     changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    if before.native_name != after.native_name:
-        changed.append("native_name")
     if before.parking is not after.parking:
         changed.append("parking")
     if changed:

@@ -231,7 +231,7 @@ class Rule:
     """One line of the configured routes: a queue name or pattern, and what a match gets.
 
     ``native_name`` may hold ``{queue}``; ``options`` are the binding's own and were validated at start-up. ``parking``:
-    the broker on which messages wait whose delay is too long for ``binding``.
+    the broker on which messages wait whose delay is too long for ``binding``. ``address``: as of :class:`BrokerRoute`.
     """
 
     match: str
@@ -240,6 +240,7 @@ class Rule:
     native_name: str = "{queue}"
     options: Mapping[str, object] | None = None
     parking: Binding | None = None
+    address: str = ""
 
     def route(self, queue: str) -> Route:
         """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
@@ -248,7 +249,8 @@ class Rule:
         if self.parking is not None:
             place, capabilities = place_on(self.parking, queue, self.binding, capabilities)
             place = replace(place, native=replace(place.native, encrypted=self.policy.encrypt))
-        return Route(queue, self.binding, native, capabilities, self.policy, self._name(queue), parking=place)
+        name, address = self._name(queue), self.address
+        return Route(queue, self.binding, native, capabilities, self.policy, name, parking=place, address=address)
 
     def native(self, queue: str) -> NativeQueue:
         """The queue at its broker. Raises as :meth:`route`."""
@@ -283,9 +285,8 @@ class Router:
 
     def switch(self, other: Router, kept: Iterable[Route]) -> None:
         """Route as ``other`` from now on. ``kept``: the routes in use that ``other`` would make again."""
-        self.rules, self.default = other.rules, other.default
+        self.rules, self.default, self._private = other.rules, other.default, other._private
         self._exact, self._patterns, self._native = other._exact, other._patterns, None
-        self._private = other._private
         self._routes.clear()
         for route in kept:
             self._routes.keep(route.queue, route)
@@ -377,8 +378,7 @@ class Router:
 
     def parking_places(self) -> list[Binding]:
         """The brokers on which messages of any queue are parked."""
-        rules = self.rules if self.default is None else (*self.rules, self.default)
-        return list({rule.parking.name: rule.parking for rule in rules if rule.parking is not None}.values())
+        return list({r.parking.name: r.parking for r in (*self.rules, self.default) if r and r.parking}.values())
 
     @property
     def retains(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
 
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
@@ -11,6 +12,9 @@ from babelgate.runtime.cache import Cache, Recent
 KEPT = 2_000
 """Number of runtimes kept. Beyond it those not used for longest go, unless they are busy. A runtime is made within some
 10 µs. It has up to 50 objects, and a collection of garbage stops the process while it looks at each of them."""
+
+Location = tuple[str, int, str]
+"""See :attr:`babelgate.brokers.route.BrokerRoute.location`."""
 
 _NAMES_BYTES = 4 * 1024 * 1024
 """Of the names of the queues whose runtimes went last: about 10,000."""
@@ -25,10 +29,10 @@ class QueueRuntimes:
         self.get = self._by_queue.get
         """The runtime of a queue, by its name; None if there is none. A use must set its ``used``."""
         self._names: Cache[str, None] = Cache(_NAMES_BYTES)
-        self._former: dict[tuple[str, str], QueueRuntime] = {}
-        """By queue and broker: of queues that a reload of the configuration has moved to another broker."""
-        self._left: set[tuple[str, str]] = set()
-        """The queues and the brokers that they have left."""
+        self._former: defaultdict[str, dict[Location, QueueRuntime]] = defaultdict(dict)
+        """By queue and location: of queues that a reload of the configuration has moved to another one."""
+        self._left: set[Location] = set()
+        """Where queues were that have moved."""
         self._stopped = False
 
     def __len__(self) -> int:
@@ -36,7 +40,8 @@ class QueueRuntimes:
 
     def __iter__(self) -> Iterator[QueueRuntime]:
         yield from self._by_queue.values()
-        yield from self._former.values()
+        for each in self._former.values():
+            yield from each.values()
 
     def queues(self) -> list[str]:
         """The names of the queues, also of many whose runtimes are gone."""
@@ -46,7 +51,7 @@ class QueueRuntimes:
         """The runtime of ``route``, which is created unless there is one."""
         runtime = self._by_queue.get(route.queue)
         if runtime is None or (runtime.route is not route and runtime.route != route):
-            if (route.queue, route.broker) in self._left:
+            if self._left and route.location in self._left:
                 # A request that began before the queue moved.
                 return self.former(route)
             runtime = self._make(route)
@@ -59,18 +64,18 @@ class QueueRuntimes:
         return runtime
 
     def move(self, route: Route, former: Route) -> QueueRuntime | None:
-        """Serve the queue of ``route`` by it from now on, and what is left on the broker of ``former`` by that one.
+        """Serve the queue of ``route`` by it from now on, and what is left where ``former`` leads by that one.
 
         Returns the runtime of ``former``, if this process has used it: its receives continue with the new one.
         """
         queue = route.queue
-        self._left.add((queue, former.broker))
-        self._left.discard((queue, route.broker))
+        self._left.add(former.location)
+        self._left.discard(route.location)
         before = self._by_queue.get(queue)
-        returned = self._former.pop((queue, route.broker), None)
+        returned = self._former[queue].pop(route.location, None)
         if before is not None:
             del self._by_queue[queue]
-            self._former[queue, former.broker] = before
+            self._former[queue][former.location] = before
         if returned is not None:
             self._by_queue[queue] = returned
         elif before is not None:
@@ -79,15 +84,14 @@ class QueueRuntimes:
 
     def former(self, former: Route) -> QueueRuntime:
         """The runtime of a route that its queue had before, which is created unless there is one."""
-        key = former.queue, former.broker
-        if key not in self._former:
-            self._former[key] = self._make(former)
-        return self._former[key]
+        made = self._former[former.queue]
+        if former.location not in made:
+            made[former.location] = self._make(former)
+        return made[former.location]
 
-    def holder(self, queue: str, broker: str) -> QueueRuntime | None:
-        """The runtime that has handed out the messages of ``queue`` on ``broker``; None if it is gone."""
-        runtime = self._by_queue.get(queue)
-        return runtime if runtime is not None and runtime.route.broker == broker else self._former.get((queue, broker))
+    def formers(self, queue: str) -> Collection[QueueRuntime]:
+        """The runtimes of the routes that ``queue`` had before, as far as they were used."""
+        return self._former[queue].values() if queue in self._former else ()
 
     def stop_receives(self) -> None:
         """End all waiting receives now; later receives do not wait."""

@@ -73,8 +73,8 @@ class Settler:
             return error.without_frames()
         except Exception as error:
             return InternalError.caused_by(error)
-        # The queue may have been routed to another broker since: then its route cannot reach this lease.
-        return lease if lease.broker == route.broker else LeaseLost()
+        # The queue may have been routed elsewhere since: then its route cannot reach this lease.
+        return lease if lease.is_at(route) else LeaseLost()
 
     async def _ack_one(self, runtime: QueueRuntime, token: str) -> Outcome:
         lease = self.opened(runtime.route, token)

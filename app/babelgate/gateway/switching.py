@@ -1,9 +1,10 @@
 """Switches a running gateway to other brokers and routes, in one step of the event loop.
 
 A queue that stays where it is keeps its runtime: its waiting receives, streams and leases go on under the new policy. A
-queue that moves to another broker has a new runtime. The former one settles the leases that it has handed out, and
-:mod:`babelgate.gateway.draining` moves what is left. Waiting receives wait on the new broker; streams hand out nothing
-more and end once all is settled, and their consumers open them again.
+queue that moves, or whose broker has another connection, has a new runtime. The former one settles the leases that it
+has handed out. If another server or native queue is meant, :mod:`babelgate.gateway.draining` moves what is left.
+Waiting receives wait at the new place; streams hand out nothing more and end once all is settled, and their consumers
+open them again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from babelgate.errors import BabelgateError, BrokerError
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.overview import known_queues
 from babelgate.gateway.rate_limits import RateLimits
-from babelgate.gateway.routing import Route, Router
+from babelgate.gateway.routing import Route, Router, Rule
 from babelgate.leases.factory import adopt_attempts
 from babelgate.leases.table import BrokerUsage
 from babelgate.observe.logs import get_logger
@@ -43,11 +44,12 @@ class GatewayParts(Struct, frozen=True, kw_only=True):
 
 
 class Switched(Struct, frozen=True):
-    """What a switch has changed. ``opened`` and ``removed``: names of brokers; ``moved``: queues, each with its former
-    route."""
+    """What a switch has changed. ``opened``, ``removed``: brokers; ``replaced``: those that have another connection;
+    ``moved``: the former route of each queue that is at another place now."""
 
     opened: Sequence[Binding]
     removed: Sequence[Binding]
+    replaced: Sequence[Binding]
     moved: Sequence[Route]
 
 
@@ -106,7 +108,7 @@ def warn_of_unused(old: Router, new: Router, brokers: Sequence[str]) -> None:
     left = {}
     for match, rule in before.items():
         now = after.get(match) or (new.rule(match) if match else None)
-        if rule is not None and now is not None and now.binding.name != rule.binding.name:
+        if rule is not None and now is not None and _differ(rule, now):
             left[rule.binding.name] = now.binding.name
     for broker in sorted(left.keys() & set(brokers)):
         log.warning("queues that this process has not used are not moved", broker=broker, to=left[broker])
@@ -116,7 +118,13 @@ def _leads_elsewhere(old: Router, new: Router) -> bool:
     """Whether a name, a pattern or the default has another broker now."""
     matches = {rule.match for rule in (*old.rules, *new.rules)}
     pairs = [(old.default, new.default), *((old.rule(match), new.rule(match)) for match in matches)]
-    return any(before and now and before.binding.name != now.binding.name for before, now in pairs)
+    return any(before and now and (before.binding is not now.binding or _differ(before, now)) for before, now in pairs)
+
+
+def _differ(before: Rule, now: Rule) -> bool:
+    """Whether two rules lead to different places."""
+    places = [(each.binding.name, each.address, each.native_name) for each in (before, now)]
+    return places[0] != places[1]
 
 
 def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Mapping[str, BrokerError]) -> Switched:
@@ -127,17 +135,23 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     old = Router(gateway.router.rules, gateway.router.default)
     added = [binding for name, binding in parts.bindings.items() if before.get(name) is not binding]
     removed = [binding for name, binding in before.items() if name not in parts.bindings]
+    replaced = []
     for binding in added:
-        if open_still.pop(binding.name, None) is None:
+        was = before.get(binding.name) or open_still.pop(binding.name, None)
+        if was is None:
+            gateway.outages.add(binding)
             _add(gateway, binding, down.get(binding.name))
-        else:
+        elif was is binding:
             gateway.bindings[binding.name] = binding
+        else:
+            replaced.append(was)
+            _replace(gateway, was, binding, down.get(binding.name))
     for binding in removed:
         open_still[binding.name] = gateway.bindings.pop(binding.name)
         gateway.maintenance.warnings.pop(binding.name, None)
     former = _adopt(gateway, parts.router)
     moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
-    moving = {(each.queue, each.broker): each for each in (*former, *moved)}
+    moving = {each.location: each for each in (*former, *moved)}
     # Another worker or replica may have handed out leases of queues that this process has not used.
     if moving or _leads_elsewhere(old, gateway.router):
         gateway.former.remember(old)
@@ -146,17 +160,33 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     gateway.admission.share_among(len(gateway.bindings))
     gateway.overview.configure(parts.required, parts.urls)
     gateway.queue_list.configure()
-    gateway.mover.configure({**open_still, **gateway.bindings})
+    left = {f"{each.name} ({number})": each for number, each in enumerate(gateway.former.replaced)}
+    gateway.mover.configure({**left, **open_still, **gateway.bindings})
     gateway.schema_checks.schemas = parts.schemas
     _limit(gateway, parts.rate_limits)
     gateway.accesses.clear()
-    return Switched(added, removed, moved)
+    return Switched(added, removed, replaced, [each for each in moved if _is_elsewhere(each, gateway.router)])
+
+
+def _replace(gateway: Gateway, was: Binding, binding: Binding, error: BrokerError | None) -> None:
+    """Use another connection to a broker. The one before stays open, for the leases that came over it."""
+    replaced = gateway.former.replaced
+    is_new = all(each is not binding for each in replaced)
+    gateway.former.replaced = [*(each for each in replaced if each is not binding), was]
+    gateway.maintenance.leave(was)
+    gateway.outages.replace(binding)
+    for runtime in gateway.queue_runtimes:
+        runtime.calls.report_to(gateway.outages)
+    if is_new:
+        _add(gateway, binding, error)
+        return
+    gateway.bindings[binding.name] = binding
+    gateway.maintenance.warn(binding)
 
 
 def _add(gateway: Gateway, binding: Binding, error: BrokerError | None) -> None:
     gateway.bindings[binding.name] = binding
     gateway.broker_usage.setdefault(binding.name, BrokerUsage())
-    gateway.outages.add(binding)
     if isinstance(binding, KeepsKeys):
         gateway.keys.add(binding.name, binding.keys)
     if error is None:
@@ -190,9 +220,15 @@ def _adopt(gateway: Gateway, router: Router) -> list[Route]:
 
 
 def _former(old: Router, new: Router, queue: str) -> Route | None:
-    """The route that ``queue`` had, if it is routed to another broker now."""
+    """The route that ``queue`` had, if it leads elsewhere now, or over another connection."""
     before, now = _route(old, queue), _route(new, queue)
-    return None if before is None or now is None or before.broker == now.broker else before
+    return None if before is None or now is None or before.leads_where(now) else before
+
+
+def _is_elsewhere(former: Route, router: Router) -> bool:
+    """Whether a queue that has left ``former`` is at another place."""
+    now = _route(router, former.queue)
+    return now is not None and now.place != former.place
 
 
 def _route(router: Router, queue: str) -> Route | None:
@@ -203,8 +239,8 @@ def _route(router: Router, queue: str) -> Route | None:
 
 
 def _move(gateway: Gateway, former: Route) -> None:
-    """Serve a queue by its new broker; what it has on that of ``former`` follows. One without a route is left."""
-    gateway.streams.drain_queue(former.queue, former.broker)
+    """Serve a queue by its new route; what it has at the place of ``former`` follows. One without a route is left."""
+    gateway.streams.drain_queue(former)
     route = _route(gateway.router, former.queue)
     runtimes = gateway.queue_runtimes
     if route is None:
@@ -212,14 +248,15 @@ def _move(gateway: Gateway, former: Route) -> None:
         if runtime is not None:
             runtime.end_waits()
         return
-    if route.broker == former.broker:
+    if route.leads_where(former):
         return
     current = runtimes.get(former.queue)
-    if current is None or current.route.broker == former.broker:
+    if current is None or current.route.leads_where(former):
         before = runtimes.move(route, former)
         if before is not None and before.waiters:
             before.receiver.hand_over(runtimes.of(route).receiver, route)
-    gateway.former.drains.start(former, gateway.router.route, gateway.outages)
+    if route.place != former.place:
+        gateway.former.drains.start(former, gateway.router, gateway.outages)
 
 
 def _limit(gateway: Gateway, limits: RateLimits | None) -> None:

@@ -43,6 +43,9 @@ class LeaseManager(Protocol):
     def held(self) -> int | None:
         """Number of leases that this process keeps; None where the broker keeps them."""
 
+    def holds(self, handle: str) -> bool:
+        """Whether this process keeps the lease of a delivery, or its body."""
+
     def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
         """Whether the process that received a delivery has to do it: it has the connection, or the body, or knows
         whether the lease goes on after the ``deadline`` of its token (Unix ms). ``delay_seconds``: of a release.

@@ -21,6 +21,9 @@ class BrokerLeaseManager:
         self._route = route
         self._binding = route.binding
 
+    def holds(self, handle: str) -> bool:
+        return False
+
     def needs_receiver(self, way: Way, handle: str, deadline: int, delay_seconds: float) -> bool:
         return not self._route.acks_anywhere(handle)
 

@@ -30,6 +30,9 @@ class TableLeaseManager:
     def busy(self) -> bool:
         return len(self._table) > 0
 
+    def holds(self, handle: str) -> bool:
+        return self._table.holds(handle)
+
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
         return await self._table.settle(handles, self._ack, acking=True)
 

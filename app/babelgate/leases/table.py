@@ -159,6 +159,10 @@ class LeaseTable:
         if held is not None:
             self.prolong(held, deadline)
 
+    def holds(self, handle: str) -> bool:
+        """Whether this table has the lease of ``handle``."""
+        return handle in self._held
+
     def is_known(self, handle: str) -> bool:
         """Whether this process holds the lease of ``handle``, or remembers its end."""
         return handle in self._held or self.has_ended(handle)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from babelgate.brokers.address import address_of
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.registry import connect
 from babelgate.brokers.settings import EncryptsBodies
 from babelgate.clock import Clock
+from babelgate.config.sections import BrokerSettings
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
 from babelgate.privacy.ciphers import BodyCipher, BodyKey
@@ -21,6 +23,20 @@ def connect_brokers(settings: Settings, clock: Clock) -> dict[str, Binding]:
     }
     encrypting(settings, bindings)
     return bindings
+
+
+def opened_before(opened: Sequence[tuple[BrokerSettings, Binding]], wanted: BrokerSettings, made: Binding) -> Binding:
+    """The last of the connections in ``opened`` that has the settings ``wanted`` of the broker of ``made``; ``made`` if
+    none has."""
+    for broker, binding in reversed(opened):
+        if binding.name == made.name and broker.model_copy(update={"required": wanted.required}) == wanted:
+            return binding
+    return made
+
+
+def broker_addresses(settings: Settings) -> dict[str, str]:
+    """The address of each broker, by name: which changes of it lead to another server."""
+    return {name: address_of(name, broker.url, broker.options) for name, broker in settings.brokers.items()}
 
 
 def body_cipher(settings: Settings) -> BodyCipher:

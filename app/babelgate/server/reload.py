@@ -57,7 +57,7 @@ from babelgate.push.targets import PushTarget
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.server.access import accepted_bodies, certificate_rules, cors_rules, make_auth, rate_limits
 from babelgate.server.auditing import audit_keys, fingerprint, loaded_at_start
-from babelgate.server.bindings import connect_brokers, encrypting
+from babelgate.server.bindings import broker_addresses, connect_brokers, encrypting, opened_before
 from babelgate.server.checks import check_settings
 from babelgate.server.job_schemas import job_schemas
 from babelgate.server.lifecycle import STARTING, STOPPING, ignore_reload
@@ -105,8 +105,8 @@ class Reload:
         self._live = live
         self._has_opened_port = False
         self._settings = settings
-        self._brokers = dict(settings.brokers)
-        """All that are open: those of the settings, and those that a reload has removed."""
+        self._opened = [(settings.brokers[name], binding) for name, binding in live.gateway.bindings.items()]
+        """All connections to brokers, with their settings: also those that a reload has removed or replaced."""
         self._origin = origin
         self._former = FormerFile(settings.state_dir)
         self._digest_key = audit_keys(settings)[0]
@@ -131,7 +131,8 @@ class Reload:
                 raise ConfigError(key="reload.watch", reason="needs a configuration file, by --config")
             self._tasks.start(self._watch(self._origin))
         try:
-            restore(self._live.gateway, await asyncio.to_thread(self._former.read), self._live.clock())
+            former, addresses = await asyncio.to_thread(self._former.read), broker_addresses(self._settings)
+            restore(self._live.gateway, former, self._live.clock(), addresses)
         except StateUnavailable as error:
             log.warning("former routes not read", error=error)
         if self._group is not None:
@@ -245,19 +246,18 @@ class Reload:
         """Everything that can fail or wait. Raises one of REFUSALS; what is served has not changed then. The
         port for peers may be open, and stays so."""
         schemas = await asyncio.to_thread(job_schemas, settings)
-        if keys := needs_restart(self._settings.model_copy(update={"brokers": self._brokers}), settings):
+        if keys := needs_restart(self._settings, settings):
             problems = [(key, "has changed and needs a restart; nothing of it is applied") for key in keys]
             raise RestartNeeded(key=problems[0][0], reason=problems[0][1], problems=problems)
         live, gateway = self._live, self._live.gateway
         fresh = connect_brokers(settings, live.clock)
-        known = {**gateway.former.brokers, **gateway.bindings}
-        bindings: dict[str, Binding] = {name: known.get(name, made) for name, made in fresh.items()}
+        bindings = {name: opened_before(self._opened, settings.brokers[name], made) for name, made in fresh.items()}
         routes = router(settings, bindings)
         check_moves(gateway.router, routes)
         auth, identities = make_auth(settings, live.clock)
         limits = rate_limits(settings, gateway.router, bindings)
         await self._open_port(routes, limits)
-        added = [binding for name, binding in bindings.items() if name not in known]
+        added = [binding for name, binding in bindings.items() if binding is fresh[name]]
         return Prepared(
             opened=added,
             settings=settings,
@@ -359,7 +359,7 @@ class Reload:
         switched = self._switch(new, queues)
         changed = changed_keys(self._settings, new.settings)
         self._settings = new.settings
-        self._brokers |= new.settings.brokers
+        self._opened += [(new.settings.brokers[binding.name], binding) for binding in new.opened]
         loaded.version = loaded.version + 1 if candidate is None else candidate.version
         loaded.loaded_at, loaded.digest = live.clock(), self._fingerprint(new.settings)["all"]
         loaded.shown, loaded.changed, loaded.refusal = shown(new.settings), changed, None
@@ -371,8 +371,10 @@ class Reload:
             except StateUnavailable as error:
                 log.warning("former routes not kept: they are forgotten by a restart", error=error)
         await live.pushes.configure(new.targets, new.guard)
-        for binding in switched.removed:
-            log.info("removed broker stays open until a restart", broker=binding.name)
+        for each in (*switched.removed, *switched.replaced):
+            log.info(
+                "removed broker stays open until a restart", broker=each.name, is_replaced=each in switched.replaced
+            )
         return changed
 
     async def _refused(self, error: BabelgateError, cause: str, caller: str | None) -> None:

@@ -72,7 +72,7 @@ from babelgate.runtime.files import identity
 from babelgate.server.access import accepted_bodies, cors_rules, make_auth, make_tokens, rate_limits, rate_store
 from babelgate.server.application import App, Part
 from babelgate.server.auditing import loaded_at_start, make_audit
-from babelgate.server.bindings import body_cipher, connect_brokers
+from babelgate.server.bindings import body_cipher, broker_addresses, connect_brokers
 from babelgate.server.job_schemas import SchemaRefresh, job_schemas
 from babelgate.server.limits import bounds, envelope_limits, request_limits
 from babelgate.server.live import LiveParts
@@ -94,7 +94,8 @@ def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
 def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
     """The routes, checked against what their brokers can do. Raises ConfigError naming the key."""
     shares_rates = rate_store(settings, bindings) is not None
-    rule = partial(_rule, bindings=bindings, shares_rates=shares_rates, cipher=body_cipher(settings))
+    common = broker_addresses(settings), bindings, shares_rates, body_cipher(settings)
+    rule = partial(_rule, common)
     rules = [rule(match, queue) for match, queue in settings.queues.items()]
     default = rule("*", settings.default) if settings.default is not None else None
     made = Router(rules, default)
@@ -365,8 +366,9 @@ def journal_directory(settings: Settings) -> Path:
 
 
 def _rule(
-    match: str, queue: QueueSettings, bindings: Mapping[str, Binding], shares_rates: bool, cipher: BodyCipher
+    common: tuple[Mapping[str, str], Mapping[str, Binding], bool, BodyCipher], match: str, queue: QueueSettings
 ) -> Rule:
+    addresses, bindings, shares_rates, cipher = common
     redaction = Redaction(queue.redact) if queue.redact else None
     policy = Policy(
         lease_seconds=queue.lease_seconds,
@@ -384,4 +386,5 @@ def _rule(
         protection=Protection(redaction, cipher if queue.encrypt else None) if redaction or queue.encrypt else None,
     )
     parking = None if queue.parking is None else bindings[queue.parking]
-    return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options, parking)
+    broker = queue.broker
+    return Rule(match, bindings[broker], policy, queue.native_name, queue.options, parking, addresses[broker])

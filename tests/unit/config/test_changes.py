@@ -67,7 +67,7 @@ def test_no_part_of_the_query_of_a_url_is_shown(settings: Any, query: str) -> No
         ({"port": 9_000, "workers": 2}, ["port", "workers"]),
         ({"log_level": "debug", "default": {"broker": "two"}, "cors": {"origins": ["https://a.example"]}}, []),
         ({"brokers": {**BASE["brokers"], "three": "sqlite:///three.db"}}, []),
-        ({"brokers": {**BASE["brokers"], "one": "redis://127.0.0.1/1"}}, ["brokers.one.url"]),
+        ({"brokers": {**BASE["brokers"], "one": "redis://127.0.0.1/1"}}, []),
         ({"brokers": {**BASE["brokers"], "one": {**BASE["brokers"]["one"], "required": False}}}, []),
         ({"auth": "none"}, ["auth"]),
         (
@@ -89,6 +89,13 @@ def test_what_needs_a_restart(settings: Any, changes: dict[str, Any], keys: list
     marked = [each.key for each in between(before, after) if each.restart]
     assert len(marked) >= len(keys)
     assert all(any(f"{key}.".startswith(f"{known}.") for known in keys) for key in marked), "config diff says the same"
+
+
+def test_the_broker_that_counts_rates_stays(settings: Any) -> None:
+    rates = {"rate_limits": {"store": "one"}}
+    for change, keys in (({"required": False}, []), ({"url": "redis://127.0.0.1/1"}, ["brokers.one.url"])):
+        brokers = {**BASE["brokers"], "one": {**BASE["brokers"]["one"], **change}}
+        assert needs_restart(settings(**rates), settings(**rates, brokers=brokers)) == keys
 
 
 def test_keys_are_spelled_as_in_the_file(settings: Any) -> None:

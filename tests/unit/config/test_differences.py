@@ -46,7 +46,7 @@ def test_two_files(tmp_path: Path) -> None:
     assert {key: each["restart"] for key, each in found.items()} == {
         "port": True,
         "default.max_attempts": False,
-        "brokers.one.url": True,
+        "brokers.one.url": False,
         "brokers.two": False,
     }
     assert (found["port"]["old"], found["port"]["new"]) == (8_080, 9_000)

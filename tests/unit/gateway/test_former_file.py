@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.former_file import KEPT_MS, FormerFile, FormerRoute, restore
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.routing import Router, Rule
@@ -37,11 +38,16 @@ async def test_each_queue_that_lives_elsewhere_is_emptied(caplog: pytest.LogCapt
         left = [former("q", "one"), former("q", "two")]
         back = [former("q", "now"), former("stays", "one")]
         others = [former("gone", "one"), former("q", "removed"), former("q", "old", -KEPT_MS)]
-        restore(gateway, [*left, *back, *others], 1)
-        assert set(gateway.former.drains._tasks) == {("q", "one"), ("q", "two")}
-        found = [gateway.former._route("q", broker) for broker in ("one", "two", "removed")]
+        # Of a version that knew no places, and of this one.
+        moved = replace(former("q", "two"), place=Rule("q", two).route("q").place)
+        elsewhere = replace(former("q", "one"), place=Rule("q", one, address="redis://other").route("q").place)
+        restore(gateway, [left[0], moved, elsewhere, *back, *others], 1, {})
+        assert set(gateway.former.drains._tasks) == {("q", id(one), "q"), ("q", id(two), "q")}
+        leases = [Lease("q", broker, "1", "me", 0, 0) for broker in ("one", "two", "removed")]
+        found = [gateway.former._route("q", each) for each in leases]
         assert [None if each is None else each.broker for each in found] == ["one", "two", None]
-        (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
-        assert "'removed'" in str(warning.msg) and "'old'" not in str(warning.msg)
+        warnings = [each for each in caplog.records if each.levelname == "WARNING"]
+        assert ["'one'" in str(each.msg) for each in warnings] == [True, False], "one has another URL"
+        assert "'removed'" in str(warnings[1].msg) and "'old'" not in str(warnings[1].msg)
     finally:
         await gateway.close()
