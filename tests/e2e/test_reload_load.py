@@ -134,7 +134,11 @@ def test_reloads_under_load(tmp_path: Path, workers: int) -> None:
             def change(settings: dict[str, Any], number: int = number) -> None:
                 settings.pop("port_", None)
                 broker = ("one", "two")[number // 2 % 2]
+                native_name = ("{queue}", "moved-{queue}")[number // 3 % 2]
+                # Another connection to the same file.
+                settings["brokers"]["one"]["timeout_seconds"] = 29 + number % 2
                 settings["default"] = {"broker": broker, "max_attempts": 1000, "lease_seconds": 30 + number}
+                settings["default"]["native_name"] = native_name
                 settings["queues"] = {f"other-{number}": {"broker": "two"}}
 
             if number % 5 == 4:
@@ -149,6 +153,7 @@ def test_reloads_under_load(tmp_path: Path, workers: int) -> None:
         assert load.accepted == load.acked.keys(), "lost, or never accepted"
         assert [number for number, count in load.acked.items() if count > 1] == []
         assert {status.split()[1] for status in load.statuses} <= {"200", "201"}, load.statuses
+        assert load.statuses[":stream 200"] == 1, "the stream was never opened again"
         print(len(load.accepted), load.statuses)
         assert process.stop() == 0
         assert not process.unforeseen()

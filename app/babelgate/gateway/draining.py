@@ -5,8 +5,9 @@ queue. What it still has where it was is published where it is, with the attempt
 not touched: a message that a consumer has follows if it comes back. A process that stops between confirm and removal
 leaves a message twice; none is lost.
 
-Two addresses may lead to one server, and then a queue is drained into itself. Nothing is lost or doubled by that. It
-ends once messages come back that were moved twice.
+Two addresses may lead to one server, and then a queue is drained into itself. Nothing is lost or doubled by that. The
+drain rests once messages come back that were moved twice. It does not end, because another replica, which has not
+loaded the configuration yet, may have sent them back.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ MOST_LOOK_SECONDS = 60.0
 end and other replicas may still bring messages."""
 LEASED_LOOK_SECONDS = 3.0
 """How often one is looked at whose messages cannot be moved now: consumers have them, or a broker is down."""
+FIRST_REST_SECONDS, MOST_REST_SECONDS = 60.0, 3_600.0
+"""The pauses of a drain that leads back to itself: they double."""
 REFUSED_SECONDS = 60.0
 """How long the lease of a message that the new broker has refused is kept, so that the next looks find others."""
 _AT_ONCE = 100
@@ -120,6 +123,8 @@ class QueueDrains:
         """Empty the queue of ``former``; ``router`` finds where it lives now. Needs a running event loop."""
         key = former.location
         if key in self._tasks:
+            # What has come back by a reload was not sent back by a drain.
+            self._circles.pop(key, None)
             self._awake[key].set()
         elif not self._stopping.is_set():
             self._awake[key] = asyncio.Event()
@@ -143,16 +148,18 @@ class QueueDrains:
     async def _run(self, key: Key, former: Route, router: Router, outages: Outages) -> None:
         """Look for as long as the process runs: a queue that has gone back to ``former`` costs no call."""
         backoff, awake = Backoff(LOOK_SECONDS, MOST_LOOK_SECONDS), self._awake[key]
+        rest = Backoff(FIRST_REST_SECONDS, MOST_REST_SECONDS)
         moved = 0
         while not self._stopping.is_set():
-            count, is_empty, has_failed = 0, False, True
+            count, is_empty, has_failed, rest_seconds = 0, False, True, 0.0
             try:
                 async with self._turns[id(former.binding)]:
                     count, is_empty = await self._drain(key, former, router, outages.of(former.binding))
                 has_failed = False
             except _LeadsBack:
+                self._circles.pop(key, None)
+                rest_seconds = rest.failed()
                 log.warning("queue not drained: it leads back to itself", queue=former.queue, broker=former.broker)
-                return
             except BabelgateError as error:
                 _throttled.warning("queue not drained", queue=former.queue, broker=former.broker, error=error)
             except Exception:
@@ -165,7 +172,7 @@ class QueueDrains:
                 moved = 0
             pause = min(backoff.failed(), MOST_LOOK_SECONDS if is_empty or has_failed else LEASED_LOOK_SECONDS)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(awake.wait(), pause)
+                await asyncio.wait_for(awake.wait(), max(pause, rest_seconds))
             if awake.is_set() and not self._stopping.is_set():
                 awake.clear()
                 backoff.succeeded()

@@ -11,7 +11,7 @@ from babelgate.envelope import Limits
 from babelgate.errors import BabelgateError
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.draining import QueueDrains
-from babelgate.gateway.model import Extend, Message, Nack, Reject, Settlement
+from babelgate.gateway.model import Extend, Nack, Reject, Settlement
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route, Router
@@ -77,8 +77,8 @@ class FormerQueues:
                     found[token] = holder
         return found
 
-    async def give_back(self, queue: str, messages: Sequence[Message], router: Router) -> None:
-        """Return messages to where they are from. Never raises BabelgateError."""
+    async def give_back(self, queue: str, leases: Sequence[Lease], router: Router) -> None:
+        """Return the messages of ``leases`` to where they are from. Never raises BabelgateError."""
         runtime = self._runtimes.get(queue)
         if runtime is None:
             try:
@@ -86,10 +86,10 @@ class FormerQueues:
             except BabelgateError:
                 return
         handles: dict[QueueRuntime, list[str]] = {}
-        for each in messages:
-            holder = self.holder(runtime, each.lease) or runtime
-            if holder is not runtime or each.lease.is_at(runtime.route):
-                handles.setdefault(holder, []).append(each.lease.handle)
+        for lease in leases:
+            holder = self.holder(runtime, lease) or runtime
+            if holder is not runtime or lease.is_at(runtime.route):
+                handles.setdefault(holder, []).append(lease.handle)
         for holder, left in handles.items():
             await holder.give_back(left)
 

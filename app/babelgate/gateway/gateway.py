@@ -329,7 +329,7 @@ class Gateway:
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""
-        await self.former.give_back(queue, messages, self.router)
+        await self.former.give_back(queue, [each.lease for each in messages], self.router)
 
     async def settle(
         self, caller: Caller, queue: str | Access, settlement: Settlement, trace: Trace | None = None

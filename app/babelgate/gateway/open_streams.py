@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.authorization import Caller, Ending
 from babelgate.gateway.routing import Route
 from babelgate.runtime.background import BackgroundTasks
@@ -26,6 +27,7 @@ class StreamLease(Struct):
     """The lease of a message that was handed out and is not settled. Loop times: when it ends, and how long it may
     last."""
 
+    lease: Lease
     ends: float
     until: float
 
@@ -52,6 +54,9 @@ class OpenStream(Protocol):
 
     def drain(self) -> None:
         """Hand out nothing more."""
+
+    def move(self, route: Route) -> None:
+        """Take messages by ``route``, to which the queue has moved."""
 
     def retire(self) -> None:
         """Hand out nothing more, and end once all is settled."""
@@ -110,11 +115,16 @@ class OpenStreams:
         for stream in self._open:
             stream.resize(stream.window)
 
-    def drain_queue(self, former: Route) -> None:
-        """Let the streams of a queue that has left ``former`` hand out nothing more, and end once all is settled."""
+    def move(self, former: Route, route: Route | None) -> None:
+        """Let the streams of a queue that has left ``former`` take messages by ``route``. None: it has none, so they
+        hand out nothing more, and end once all is settled."""
         for stream in tuple(self._open):
-            if stream.route.location == former.location:
+            if stream.route.location != former.location:
+                continue
+            if route is None:
                 stream.retire()
+            else:
+                stream.move(route)
 
     def drain(self) -> None:
         """Let all streams hand out nothing more; idempotent."""

@@ -7,19 +7,20 @@ has room, prolongs their leases while it is open, and gives back what is not set
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from babelgate.errors import BabelgateError, Draining, LeaseLost, Unauthenticated, UnsupportedByBroker
 from babelgate.gateway.access import Access
+from babelgate.gateway.ack_tokens import Lease
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.counted_leases import LeasesExceeded
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Message
 from babelgate.gateway.open_streams import StreamLease, StreamOptions
-from babelgate.gateway.outages import is_silence
+from babelgate.gateway.routing import Route
+from babelgate.gateway.stream_leases import prolonged
 from babelgate.observe.tracing.trace import Trace
 from babelgate.runtime.backoff import Backoff
 
@@ -66,22 +67,11 @@ class Stream:
     ) -> None:
         """Raises Forbidden, QueueNotFound, InvalidParameter, UnsupportedByBroker, and Draining."""
         self._gateway = gateway
-        self._access = access = gateway.access(caller, Right.LISTEN, queue)
-        self.route = route = access.route
-        self._lease_seconds = route.lease_seconds(options.lease_seconds)
-        self._usual_pause = self._lease_seconds / 3
+        self._options = options
+        self._go_to(gateway.access(caller, Right.LISTEN, queue), options.lease_seconds)
         if gateway.draining:
             raise Draining
-        self.labels = (route.queue, route.broker)
         self.window = options.max_in_flight
-        self._extends = options.auto_extend
-        capabilities = route.capabilities
-        self._hold_seconds = min(MAX_HOLD_SECONDS, capabilities.max_lease_seconds)
-        is_bound = capabilities.lease_bound_to is not None
-        self._foreign = options.auto_extend and not is_bound
-        """Whether another replica may settle what this process does not see."""
-        self._is_sticky = is_bound and capabilities.ack_scope == "anywhere"
-        """Whether another replica may, unless the token sends the settle here."""
         self._trace = trace
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -110,8 +100,23 @@ class Stream:
         """Whether the gateway stops: nothing more is handed out."""
         self._is_taking = self._asks = self._is_late = self._drain_was_seen = self._drain_is_over = self._closed = False
 
+    def _go_to(self, access: Access, lease_seconds: float | None) -> None:
+        """Take messages by the route of ``access`` from now on."""
+        self.access = access
+        self.route = route = access.route
+        self._lease_seconds = route.lease_seconds(lease_seconds)
+        self._usual_pause = self._lease_seconds / 3
+        self.labels = (route.queue, route.broker)
+        capabilities = route.capabilities
+        self._hold_seconds = min(MAX_HOLD_SECONDS, capabilities.max_lease_seconds)
+        is_bound = capabilities.lease_bound_to is not None
+        self._foreign = self._options.auto_extend and not is_bound
+        """Whether another replica may settle what this process does not see."""
+        self._is_sticky = is_bound and capabilities.ack_scope == "anywhere"
+        """Whether another replica may, unless the token sends the settle here."""
+
     def __enter__(self) -> Stream:
-        self._gateway.streams.add(self, self._access.caller)
+        self._gateway.streams.add(self, self.access.caller)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -179,6 +184,13 @@ class Stream:
         self._loop.call_later(DRAIN_SECONDS, self._end_drain)
         self.retire()
 
+    def move(self, route: Route) -> None:
+        """Take messages by ``route``, to which the queue has moved. What was handed out is settled where it is from."""
+        longest, asked = route.capabilities.max_lease_seconds, self._options.lease_seconds
+        self._go_to(Access(self.access.caller, Right.LISTEN, route), None if asked is None else min(asked, longest))
+        self._leave_receive()
+        self._wake.set()
+
     def retire(self) -> None:
         """Hand out nothing more, and end once all is settled; idempotent."""
         if not self.is_draining:
@@ -203,9 +215,9 @@ class Stream:
         for timer in (self._timer, self._top_up):
             if timer is not None:
                 timer.cancel()
-        left = tuple(self._in_flight)
-        for handle in left:
-            self._forget(handle)
+        left = [held.lease for held in self._in_flight.values()]
+        for lease in left:
+            self._forget(lease.handle)
         if left:
             streams.returning.start(self._give_back(left))
 
@@ -237,7 +249,7 @@ class Stream:
             return
         self._has_waited = False
         room = min(free, _MAX_ASKED, max(_ASKED_BYTES // self._mean_bytes, 1))
-        gateway, access = self._gateway, self._access
+        gateway, access = self._gateway, self.access
         receive: asyncio.Future[list[Message]]
         try:
             begun = gateway.begin_receive(access, room, _WAIT_SECONDS, self._lease_seconds)
@@ -282,7 +294,7 @@ class Stream:
         messages = [] if failure is not None else receive.result()
         if self._closed:
             if messages:
-                self._gateway.streams.returning.start(self._give_back([message.lease.handle for message in messages]))
+                self._gateway.streams.returning.start(self._give_back([message.lease for message in messages]))
             return
         if messages:
             if self._is_sticky:
@@ -292,7 +304,8 @@ class Stream:
             until = self._loop.time() + self._hold_seconds
             for message in messages:
                 handle = message.lease.handle
-                self._in_flight[handle] = StreamLease(self._loop_time_of(message.lease_expires_at), until)
+                ends = self._loop_time_of(message.lease_expires_at)
+                self._in_flight[handle] = StreamLease(message.lease, ends, until)
                 holders[queue, handle] = self
             self._ready += messages
             self._look_by(self._loop.time() + (self._pause if self._is_full else self._usual_pause))
@@ -346,7 +359,7 @@ class Stream:
         pause = _FIRST_LOOK_SECONDS if self._is_full else self._usual_pause
         # Nothing is missed where the oldest message leaves: one that was settled elsewhere stays, and is it then.
         is_stuck = self._is_full and next(iter(self._in_flight)) == self._oldest
-        if self._extends and self._prolonging is None:
+        if self._options.auto_extend and self._prolonging is None:
             soon = now + self._lease_seconds * 0.7
             due = {
                 handle: held
@@ -362,34 +375,25 @@ class Stream:
     async def _prolong(self, due: dict[str, StreamLease]) -> None:
         """Prolong leases; of a full window, to see which have ended elsewhere."""
         try:
-            runtime = self._gateway.queue_runtimes.of(self.route)
             now = self._loop.time()
-            longest, by_seconds = self.route.capabilities.max_lease_seconds, defaultdict[float, list[str]](list)
-            for handle, held in due.items():
-                by_seconds[held.extension(now, self._lease_seconds, longest)].append(handle)
-            for seconds, handles in by_seconds.items():
-                outcomes = await runtime.prolong(handles, seconds)
-                for handle, outcome in zip(handles, outcomes, strict=True):
-                    if (held_still := self._in_flight.get(handle)) is None:
-                        continue
-                    if isinstance(outcome, int):
-                        held_still.ends = self._loop_time_of(outcome)
-                    elif isinstance(outcome, LeaseLost):
-                        self._pause = _FIRST_LOOK_SECONDS
-                        self._drop(handle)
-                    elif isinstance(outcome, UnsupportedByBroker):
-                        # The broker prolongs it no further.
-                        held_still.until = 0.0
-                if is_silence(outcomes[-1]):
-                    # Each further call could take the whole time-out.
-                    break
+            async for handle, outcome in prolonged(self._gateway, self.route, due, self._lease_seconds, now):
+                if (held := self._in_flight.get(handle)) is None:
+                    continue
+                if isinstance(outcome, int):
+                    held.ends = self._loop_time_of(outcome)
+                elif isinstance(outcome, LeaseLost):
+                    self._pause = _FIRST_LOOK_SECONDS
+                    self._drop(handle)
+                elif isinstance(outcome, UnsupportedByBroker):
+                    # The broker prolongs it no further.
+                    held.until = 0.0
         finally:
             self._prolonging = None
 
-    async def _give_back(self, handles: Sequence[str]) -> None:
+    async def _give_back(self, leases: Sequence[Lease]) -> None:
         if self._prolonging is not None:  # An extend that reaches the broker later would lease them again.
             await asyncio.wait([self._prolonging])
-        await self._gateway.queue_runtimes.of(self.route).give_back(handles)
+        await self._gateway.former.give_back(self.route.queue, leases, self._gateway.router)
 
 
 def _nothing() -> None:

@@ -3,8 +3,7 @@
 A queue that stays where it is keeps its runtime: its waiting receives, streams and leases go on under the new policy. A
 queue that moves, or whose broker has another connection, has a new runtime. The former one settles the leases that it
 has handed out. If another server or native queue is meant, :mod:`babelgate.gateway.draining` moves what is left.
-Waiting receives wait at the new place; streams hand out nothing more and end once all is settled, and their consumers
-open them again.
+Waiting receives and streams go on at the new place. Streams of a queue without a route end once all is settled.
 """
 
 from __future__ import annotations
@@ -240,8 +239,8 @@ def _route(router: Router, queue: str) -> Route | None:
 
 def _move(gateway: Gateway, former: Route) -> None:
     """Serve a queue by its new route; what it has at the place of ``former`` follows. One without a route is left."""
-    gateway.streams.drain_queue(former)
     route = _route(gateway.router, former.queue)
+    gateway.streams.move(former, route)
     runtimes = gateway.queue_runtimes
     if route is None:
         runtime = runtimes.get(former.queue)

@@ -61,7 +61,7 @@ class Streaming:
                     await exchange.begin(framing.content_type, _HEADERS)
                     await exchange.unless_gone(self._deliver(exchange, stream, framing, permit))
                     return
-                socket = Socket(gateway, access, exchange, stream)
+                socket = Socket(gateway, exchange, stream)
                 exchange.switch(handshake(exchange.headers), socket.received)
                 try:
                     await exchange.unless_gone(self._deliver(exchange, stream, SOCKET_FRAMES, permit, socket))

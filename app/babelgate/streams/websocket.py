@@ -22,7 +22,6 @@ from websockets.utils import accept_key
 
 from babelgate.brokers.binding import Outcome
 from babelgate.errors import BabelgateError, InternalError, InvalidParameter
-from babelgate.gateway.access import Access
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import SettleResult
 from babelgate.gateway.streaming import MAX_IN_FLIGHT, Stream
@@ -115,9 +114,8 @@ def handshake(headers: Mapping[bytes, bytes]) -> RawHeaders:
 class Socket:
     """The client's side of a stream over a WebSocket: carries out its commands, and writes their answers."""
 
-    def __init__(self, gateway: Gateway, access: Access, exchange: Exchange, stream: Stream) -> None:
+    def __init__(self, gateway: Gateway, exchange: Exchange, stream: Stream) -> None:
         self._gateway = gateway
-        self._access = access
         assert exchange.whole is not None
         self._exchange = exchange
         self._whole = exchange.whole
@@ -179,7 +177,7 @@ class Socket:
             made = _decode(text)
             if len(made.acks) != 1 or made.nacks or made.rejects or made.extends or made.max_in_flight is not UNSET:
                 return None
-            outcome = self._gateway.begin_ack(self._access, made.acks[0])
+            outcome = self._gateway.begin_ack(self._stream.access, made.acks[0])
         except (msgspec.MsgspecError, RecursionError, BabelgateError):
             return None
         if outcome is not None:
@@ -227,8 +225,8 @@ class Socket:
             if made.acks or made.nacks or made.rejects or made.extends:
                 settlement = settlement_of(SettleRequest(made.acks, made.nacks, made.rejects, made.extends))
                 exchange, gateway = self._exchange, self._gateway
-                with gateway.admission.other(self._access.route.broker, len(text)):
-                    results = await gateway.settle(exchange.caller, self._access, settlement, exchange.trace)
+                with gateway.admission.other(self._stream.access.route.broker, len(text)):
+                    results = await gateway.settle(exchange.caller, self._stream.access, settlement, exchange.trace)
                 log_defects(exchange, exchange.queue, (result.error for result in results))
                 data, event = _encode(settle_outcome(results)), "settled"
         except Exception as raised:

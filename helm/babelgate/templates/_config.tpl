@@ -70,18 +70,16 @@ queues:
 
 {{- /* The sections that running pods apply by a reload. A test compares the list with the program's own. */ -}}
 {{- define "babelgate.reloadedKeys" -}}
-["body_keys", "cors", "default", "limits", "log_level", "push", "queues", "schemas"]
+["body_keys", "brokers", "cors", "default", "limits", "log_level", "push", "queues", "schemas"]
 {{- end -}}
 
-{{- /* What of the configuration starts new pods: all that a reload cannot apply. A broker that stays, under another URL or
-with other options, is not in it, because a broker that is added or removed is applied. */ -}}
+{{- /* What of the configuration starts new pods: all that a reload cannot apply. */ -}}
 {{- define "babelgate.startsPods" -}}
 {{- $config := include "babelgate.config" . | fromYaml -}}
 {{- if $config.reload.watch -}}
 {{- range include "babelgate.reloadedKeys" . | fromJsonArray -}}
 {{- $config = omit $config . -}}
 {{- end -}}
-{{- $config = omit $config "brokers" -}}
 {{- if kindIs "map" $config.auth -}}
 {{- $_ := set $config "auth" (omit $config.auth "tokens" "certificates" "issuers") -}}
 {{- end -}}
