@@ -130,6 +130,10 @@ class QueueDrains:
             self._awake[key] = asyncio.Event()
             self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, former, router, outages))
 
+    def left(self) -> dict[tuple[int, str], str]:
+        """The queues that have left a native queue, by the binding's id and the native name."""
+        return {(binding, native): queue for queue, binding, native in self._tasks}
+
     async def close(self) -> None:
         """Stop after the messages that are being moved, at most 10 s; idempotent."""
         self._stopping.set()

@@ -78,8 +78,18 @@ async def closed(bindings: Iterable[Binding]) -> None:
 
 async def queues_in_use(gateway: Gateway) -> list[str]:
     """The queues that may have messages: those that are configured, used by this process, or listed by a broker as used
-    by gateways."""
-    return list(await known_queues(gateway.router, gateway.bindings, gateway.queue_runtimes.queues(), foreign=False))
+    by gateways. A native queue that is listed, and that a queue has left, has messages of that one."""
+    used = gateway.queue_runtimes.queues()
+    found = await known_queues(gateway.router, gateway.bindings, used, foreign=False)
+    left = gateway.former.drains.left()
+    known = {*used, *gateway.router.configured()}
+
+    def is_left(name: str) -> bool:
+        # No route is remembered: it would count as one in use.
+        rule = None if name in known else gateway.router.rule(name)
+        return rule is not None and left.get((id(rule.binding), rule.native(name).name), name) != name
+
+    return [name for name in found if not (left and is_left(name))]
 
 
 async def unlisted(gateway: Gateway) -> list[str]:

@@ -56,7 +56,7 @@ class Site:
     async def load(self, rule: Rule) -> Switched:
         parts = GatewayParts(
             bindings={rule.binding.name: rule.binding},
-            router=Router([rule]),
+            router=Router([], rule) if rule.match == "*" else Router([rule]),
             required=frozenset(),
             urls={},
             rate_limits=None,
@@ -204,6 +204,29 @@ async def test_a_queue_that_goes_to_and_fro_is_drained_each_time(site: Site) -> 
         await eventually(lambda: len(there.ready("q")) == 3)
         await site.load(Rule("q", site.one, address=HERE))
         await eventually(lambda: len(site.one.ready("q")) == 3)
+
+
+async def test_a_native_queue_that_was_left_is_no_other_queue(site: Site) -> None:
+    """The broker lists ``shop.q``, which the first route reads as the name of a queue."""
+
+    class Listing(type(site.one)):  # type: ignore[misc]
+        lists_foreign = False
+
+        async def queues(self) -> list[str]:
+            return list(self._queues)
+
+    broker = Listing("one", site.one._capabilities)
+    plain = Rule("*", broker, address=HERE)
+    shop = Rule("*", broker, native_name="shop.{queue}", address=HERE)
+    await site.load(plain)
+    await site.publish(3)
+    for _ in range(2):
+        await site.load(shop)
+        await eventually(lambda: len(broker.ready("shop.q")) == 3)
+        await site.load(plain)
+        await eventually(lambda: len(broker.ready("q")) == 3)
+    assert await queues_in_use(site.gateway) == ["q"]
+    assert "shop.shop.q" not in broker._queues
 
 
 async def test_an_outage_of_the_old_server_is_none_of_the_new_one(site: Site) -> None:
