@@ -201,6 +201,15 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
             "image": {"tag": "edge"},
         }
     },
+    "continuous": {
+        "podLabels": {"azure.workload.identity/use": "true"},
+        "pipeline": {
+            "continuous": {"commands": ["ingest", "metrics"], "tasks": 2, "driverMemory": "2g"},
+            "cronJob": {"enabled": True, "refreshSchedule": "*/15 5-23 * * *"},
+            "storage": {"existingClaim": "lake"},
+            **PLACED,
+        },
+    },
     "kubeflow": {
         "pipeline": {
             "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"], "executors": 8, "redriveRate": 50},
@@ -268,7 +277,8 @@ def rendered() -> Mapping[str, list[Document]]:
 
 def gateway_of(found: list[Document]) -> Document:
     """The Deployment or StatefulSet of the gateway."""
-    (one,) = [each for each in found if each["kind"] in ("Deployment", "StatefulSet")]
+    workloads = [each for each in found if each["kind"] in ("Deployment", "StatefulSet")]
+    (one,) = [each for each in workloads if each["metadata"]["labels"]["app.kubernetes.io/component"] == "gateway"]
     return one
 
 

@@ -113,6 +113,8 @@ def test_what_selects_pods_selects_those_of_the_gateway() -> None:
         for each in found:
             spec = each.get("spec", {})
             match each["kind"]:
+                case "Deployment" if each is not gateway_of(found):
+                    continue
                 case "Deployment" | "StatefulSet" | "PodDisruptionBudget":
                     selector = spec["selector"]["matchLabels"]
                 case "NetworkPolicy" if not each["metadata"]["name"].endswith("-pipeline"):
@@ -398,7 +400,11 @@ EVERYTHING = merged(
         "serviceMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
         "dashboard": {"enabled": True},
-        "pipeline": {"cronJob": {"enabled": True}, "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"]}},
+        "pipeline": {
+            "cronJob": {"enabled": True},
+            "continuous": {"commands": ["ingest"]},
+            "spark": {"operator": "kubeflow", "jobs": ["metrics", "redrive"]},
+        },
         "autoscaling": {"keda": {"prometheusAddress": "http://p", "queues": [{"queue": "a", "messagesPerReplica": 1}]}},
     },
 )
@@ -432,6 +438,8 @@ ANOTHER: Mapping[tuple[str, ...], Any] = {
     ("affinity",): {"podAntiAffinity": {}},
     ("pipeline", "spark", "operator"): "apache",
     ("pipeline", "spark", "jobs"): ["metrics"],
+    ("pipeline", "continuous", "commands"): ["metrics"],
+    ("pipeline", "continuous", "driverMemory"): "7g",
     ("pipeline", "cronJob", "driverMemory"): "7g",
     ("pipeline", "cronJob", "timeZone"): "Another/Zone",
     ("pipeline", "tolerations"): [{"key": "another"}],

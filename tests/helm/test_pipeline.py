@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tools.helm import Document, documents, only, template
 ROOT = Path(__file__).parents[2]
 MAIN = "local:///opt/babelgate/bin/babelgate-main.py"
 NIGHTLY = "many, nightly"
+CONTINUOUS = "many, continuous"
 POLICY = ("NetworkPolicy", "shop-babelgate-pipeline")
 OPERATORS = ("many, kubeflow", "many, apache")
 
@@ -32,7 +35,11 @@ def pod(name: str = "pipeline", case: str = NIGHTLY) -> dict[str, Any]:
 
 def containers(name: str = "pipeline", case: str = NIGHTLY) -> list[dict[str, Any]]:
     """The containers of a cron job, in their order."""
-    return [*pod(name, case)["initContainers"], *pod(name, case)["containers"]]
+    return [*pod(name, case).get("initContainers", ()), *pod(name, case)["containers"]]
+
+
+def variables(container: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container["env"]}
 
 
 def applications(case: str) -> list[tuple[dict[str, Any], list[str], dict[str, str]]]:
@@ -52,8 +59,48 @@ def parsed(arguments: list[str]) -> str:
 
 def test_the_cron_job_runs_commands_as_they_are() -> None:
     assert [parsed(each["args"]) for each in containers()] == ["ingest", "compact", "metrics", "maintain", "report"]
-    ingest = containers()[0]["args"]
-    assert [ingest[ingest.index(each) + 1] for each in ("--master", "--conf")] == ["local[4]", "spark.driver.memory=3g"]
+    for each in containers():
+        assert variables(each) == {"SPARK_DRIVER_MEMORY": "3g", "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=4"}
+
+
+def test_commands_that_run_on_are_deployments_and_the_cron_jobs_leave_them_out() -> None:
+    found = rendered()[CONTINUOUS]
+    for command in ("ingest", "metrics"):
+        spec = only(found, "Deployment", f"-{command}")["spec"]
+        template = spec["template"]
+        assert (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
+        assert spec["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        assert template["metadata"]["labels"]["azure.workload.identity/use"] == "true"
+        assert PLACED.items() <= template["spec"].items()
+        (container,) = template["spec"]["containers"]
+        assert parsed(container["args"]) == command
+        assert "--continuous" in container["args"]
+        assert container["args"][-2:] == ["--alive", container["startupProbe"]["exec"]["command"][-1]]
+        assert variables(container) == {"SPARK_DRIVER_MEMORY": "2g", "JAVA_TOOL_OPTIONS": "-XX:ActiveProcessorCount=2"}
+    assert [parsed(each["args"]) for each in containers(case=CONTINUOUS)] == ["compact", "maintain", "report"]
+    assert [parsed(each["args"]) for each in containers("refresh", CONTINUOUS)] == ["report"]
+
+
+def test_a_container_that_hangs_is_restarted_and_one_that_was_restarted_is_given_time(tmp_path: Path) -> None:
+    """Its own shell commands, with another folder than /tmp."""
+    (container,) = only(rendered()[CONTINUOUS], "Deployment", "-ingest")["spec"]["template"]["spec"]["containers"]
+    alive = tmp_path / "alive"
+    (tmp_path / "babelgate").write_text(f'#!/bin/sh\necho "$@"; test ! -e {alive}\n')
+    (tmp_path / "babelgate").chmod(0o755)
+
+    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+        here = [word.replace("/tmp", str(tmp_path)) for word in words]
+        environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        return subprocess.run(here, env=environ, capture_output=True, text=True, check=False)
+
+    startup, liveness = (container[f"{each}Probe"]["exec"]["command"] for each in ("startup", "liveness"))
+    assert run(startup).returncode != 0
+    alive.touch()
+    assert run(startup).returncode == run(liveness).returncode == 0
+    os.utime(alive, (1, 1))
+    assert run(liveness).returncode != 0
+    started = run([*container["command"], *container["args"]])
+    assert (started.returncode, started.stdout.split()[:2]) == (0, ["pipeline", "ingest"])
 
 
 def test_between_two_nights_the_figures_are_refreshed() -> None:

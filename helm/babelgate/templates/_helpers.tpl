@@ -122,7 +122,7 @@ true
 {{- end -}}
 
 {{- define "babelgate.pipeline" -}}
-{{- if or .Values.pipeline.cronJob.enabled .Values.pipeline.spark.operator -}}true{{- end -}}
+{{- if or .Values.pipeline.cronJob.enabled .Values.pipeline.continuous.commands .Values.pipeline.spark.operator -}}true{{- end -}}
 {{- end -}}
 
 {{- /* "true" where the gateways land their journal in the volume of the pipeline. */ -}}

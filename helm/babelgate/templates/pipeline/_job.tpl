@@ -57,11 +57,14 @@ spark.kubernetes.driver.secretKeyRef.BABELGATE_TOKEN: {{ include "babelgate.toke
 {{- if $placed -}}{{ $placed | toYaml }}{{- end -}}
 {{- end -}}
 
-{{- /* Metadata and the common part of the specification of a pod that runs on its own cores. */ -}}
+{{- /* Metadata and the common part of the specification of a pod that runs on its own cores. `command`: of a Deployment. */ -}}
 {{- define "babelgate.pipelinePod" -}}
 metadata:
   labels:
     {{- include "babelgate.pipelineLabels" . | nindent 4 }}
+    {{- with .command }}
+    babelgate/command: {{ . }}
+    {{- end }}
   {{- with .Values.podAnnotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
@@ -91,13 +94,19 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{- /* A container of such a pod: a list of the root and its resources. */ -}}
+{{- /* A container of such a pod: a list of the root, and of the values of its size. */ -}}
 {{- define "babelgate.pipelineContainer" -}}
 {{- $root := index . 0 -}}
+{{- $size := index . 1 -}}
 image: {{ include "babelgate.pipelineImage" $root | quote }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+# For Spark, if a command needs it. As options of the commands they would ask for Spark, also where DuckDB is enough. The
+# number of parallel tasks follows the memory of the pod, not the cores of the node.
+env:
+  - {name: SPARK_DRIVER_MEMORY, value: {{ $size.driverMemory }}}
+  - {name: JAVA_TOOL_OPTIONS, value: "-XX:ActiveProcessorCount={{ int $size.tasks }}"}
 resources:
-  {{- toYaml (index . 1) | nindent 2 }}
+  {{- toYaml $size.resources | nindent 2 }}
 securityContext:
   {{- include "babelgate.containerSecurity" $root | nindent 2 }}
 # The image's own is open to one user only.
