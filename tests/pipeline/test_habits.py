@@ -258,3 +258,14 @@ def test_a_summary_is_whole_or_not_there(tmp_path):
 )
 def test_a_garbage_collector_is_chosen_once(options, environment, chosen):
     assert session._chooses_collector(options, environment) == chosen
+
+
+def test_a_short_job_compiles_little_and_has_few_tasks():
+    long, short = session.local_settings(False, None, {}), session.local_settings(True, None, {})
+    assert long["spark.driver.defaultJavaOptions"] == "-XX:+UseParallelGC"
+    assert short["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    assert "spark.sql.codegen.wholeStage" not in long
+    assert short["spark.sql.codegen.wholeStage"] == "false"
+    assert int(short["spark.sql.shuffle.partitions"]) < int(long["spark.sql.shuffle.partitions"])
+    chosen = session.local_settings(True, "-XX:+UseZGC", {})
+    assert chosen["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"

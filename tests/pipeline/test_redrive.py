@@ -56,7 +56,7 @@ def test_every_message_goes_once(sends, running, tmp_path):
 
     again = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies")
     assert again["completed_at"] == told["completed_at"]
-    assert "nothing is left to send" in sends.output
+    assert "nothing is left to send" in sends.output and "starting Spark" not in sends.output
     other = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 2)
     assert of(other) == {"selected": 2, "duplicates": 2, "accepted": 2}, "another run has other keys"
     assert drained(running, "q1") == {"id-1": 1}
@@ -101,6 +101,8 @@ def test_quarantine_goes_back_and_tells_what_is_still_wrong(sends, running, tmp_
     told = sends("redrive", code=4)
     assert of(told) == {"selected": 6, "accepted": 1, "rejected": 5}
     assert told["codes"] == {"unsupported_schema_version": 1, "no_queue": 2, "invalid_queue": 2}
+    assert of(sends("redrive", code=4)) == of(told)
+    assert "nothing is left to send" in sends.output and "starting Spark" not in sends.output
     names = {line["message_id"] for line in sends.ledger()}
     assert names >= {"id-1", f"sha256:{hashlib.sha256(no_id).hexdigest()}"}
     assert drained(running, "q") == {"id-1": 1}
@@ -333,6 +335,8 @@ def test_from_the_journal(sends, tmp_path):
         assert drained(process, "dead") == dict.fromkeys(left, 1)
         told = sends("replay", "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
         assert of(told) == {"selected": 5, "accepted": 5}
+        sends("replay", "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
+        assert "nothing is left to send" in sends.output and "starting Spark" not in sends.output
         assert drained(process, "again") == {f"id-{number}": 1 for number in range(5)}
 
 

@@ -1,16 +1,21 @@
-"""A lake or folder without data is reported before Spark starts, with what to do."""
+"""What a command knows of the data before Spark starts: that there is none, or little."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner
 
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.commits import Commit, CommitContent
+from babelgate.pipeline.journal.reader import FEW_RECORDS, commit
 from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.datasets import DatasetReader
 
 
 @pytest.mark.parametrize(
@@ -49,3 +54,31 @@ def test_a_folder_without_data_is_warned_of_before_spark_starts(
     warning, end = result.stderr.splitlines()
     assert warning.startswith(f"warning: {tmp_path / 'empty'}: ")
     assert end == "Error: Spark would start here"
+
+
+@pytest.mark.parametrize("records", [FEW_RECORDS, FEW_RECORDS + 1])
+@pytest.mark.parametrize("command", [["metrics"], ["message", "x"], ["compact", "--force"]])
+def test_spark_starts_for_a_short_job_where_the_journal_is_small(
+    tmp_path: Path, command: list[str], records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spark(self: Launch, name: str, *, short: bool = False) -> NoReturn:
+        raise JobFailed(f"short: {short}")
+
+    monkeypatch.setattr(Launch, "spark", spark)
+    reader: Any = DatasetReader.without_spark(str(tmp_path))
+    dates = {"2026-01-01": records - 1, "2026-01-02": 1}
+    batch = Commit(
+        batch="b", committed_at=1, folder="batch=b.0", corrupt_folder=None, dates=dates, content=CommitContent()
+    )
+    commit(reader, batch)
+    engine = [] if command[0] == "compact" else ["--engine", "spark"]
+    result = CliRunner().invoke(pipeline, [*command, "--lake", str(tmp_path), *engine])
+    assert f"short: {records == FEW_RECORDS}" in result.stderr
+
+
+def test_jobs_are_imported_without_spark_and_pandas() -> None:
+    jobs = ("erase", "find.records", "journal.compact", "journal.ingest", "metrics", "report", "send", "tables.publish")
+    whole = [f"babelgate.pipeline.{each}" if "." in each else f"babelgate.pipeline.{each}.job" for each in jobs]
+    program = f"import sys, {', '.join(whole)}; print({{'pyspark', 'pandas', 'duckdb'}} & sys.modules.keys())"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stdout == "set()\n", ended.stderr

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from babelgate.pipeline.duckdb_engine.lake import DuckDBLake, duckdb_reader, is_small, opened
 from babelgate.pipeline.find.search import MAX_EVENTS
-from babelgate.pipeline.journal.reader import Snapshot, existing, existing_in
+from babelgate.pipeline.journal.reader import Snapshot, existing, existing_in, has_few_records
 from babelgate.pipeline.spark.console import progress
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.duckdb_sql import literal, quoted
@@ -57,7 +57,7 @@ def records(launch: Launch, kind: Kind, root: str) -> Iterator[Records]:
         with opened(reader) as lake:
             yield _DuckDBRecords(journal, lake)
     else:
-        with launch.spark(kind) as spark, progress(spark, kind):
+        with launch.spark(kind, short=has_few_records(root)) as spark, progress(spark, kind):
             yield _SparkRecords(existing(spark, root))
 
 

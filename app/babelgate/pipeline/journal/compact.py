@@ -18,6 +18,7 @@ from babelgate.pipeline.journal.reader import (
     Snapshot,
     committed,
     folders_of,
+    has_few_records,
     now_ms,
     remove_commit,
     require_journal,
@@ -50,7 +51,7 @@ def compact(
     until = now_ms() - int(retain_hours * 3_600_000)
     done = None if force else _without_spark(root, until)
     if done is None:
-        with launch.spark("compact") as spark:
+        with launch.spark("compact", short=has_few_records(root)) as spark:
             store = DatasetStore(spark, root)
             with exclusive_lock(store.files, store.lock("compact"), "compact"):
                 before = snapshot(store)

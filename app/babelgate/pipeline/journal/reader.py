@@ -18,6 +18,8 @@ from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, JOURNAL
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FEW_RECORDS = 200_000
+"""Up to this number of records, Spark costs less with the settings of a short job."""
 _COMMITS = "_batches"
 _WRITING = {
     # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
@@ -132,6 +134,15 @@ def snapshot(store: DatasetReader) -> Snapshot:
 
 
 INGEST_FIRST = "run `babelgate pipeline ingest` first"
+
+
+def has_few_records(root: str) -> bool:
+    """Whether the journal below the local folder ``root`` has at most :data:`FEW_RECORDS`, without starting Spark."""
+    try:
+        reader = DatasetReader.without_spark(root)
+    except (OSError, ValueError):
+        return False
+    return reader.files.is_local and sum(snapshot(reader).dates().values()) <= FEW_RECORDS
 
 
 def require_journal(root: str) -> None:

@@ -7,19 +7,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from msgspec import UNSET
 from msgspec.json import encode
 from msgspec.structs import astuple
-from pyspark.accumulators import AccumulatorParam
 
 from babelgate.observe.journal.record import Record
 from babelgate.pipeline.journal.commits import LostRecords, Owner
 from babelgate.pipeline.journal.ranges import Range, Ranges
 from babelgate.pipeline.journal.segment_lines import CorruptLine, ExtendedRecord, parse_segment_lines
 from babelgate.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import AccumulatorParam
+
+    _Param = AccumulatorParam[Any]
+else:
+    # PySpark calls the methods of any object. With nothing new ``ingest`` ends without its import.
+    _Param = object
 
 _JOURNAL, _CORRUPT = arrow_schema(JOURNAL.columns), arrow_schema(JOURNAL_CORRUPT.columns)
 _MEMBERS = Record.__struct_fields__
@@ -41,7 +48,7 @@ class FileReport:
     dates: dict[str, int] = field(default_factory=dict)
 
 
-class FileReportsParam(AccumulatorParam[Any]):
+class FileReportsParam(_Param):
     """Accumulates reports by file URL. A retried task reports the same again, which replaces the first report."""
 
     def zero(self, value: Any) -> Any:

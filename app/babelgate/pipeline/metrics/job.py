@@ -14,7 +14,16 @@ import click
 from babelgate import __version__
 from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
 from babelgate.pipeline.errors import JobFailed
-from babelgate.pipeline.journal.reader import Snapshot, existing, existing_in, gaps, now_ms, require_journal, snapshot
+from babelgate.pipeline.journal.reader import (
+    Snapshot,
+    existing,
+    existing_in,
+    gaps,
+    has_few_records,
+    now_ms,
+    require_journal,
+    snapshot,
+)
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
 from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, StageWriter
@@ -98,7 +107,7 @@ def _engine(launch: Launch, root: str) -> Iterator[tuple[DatasetReader, Snapshot
         with opened(reader) as lake:
             yield reader, journal, partial(DuckDBMetricsWriter, lake, journal)
     else:
-        with launch.spark("metrics") as spark, progress(spark, "metrics"):
+        with launch.spark("metrics", short=has_few_records(root)) as spark, progress(spark, "metrics"):
             store, journal = DatasetStore(spark, root), existing(spark, root)
             yield store, journal, partial(MetricsWriter, store, journal)
 

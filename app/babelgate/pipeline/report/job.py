@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from babelgate.clock import duration
 from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
 from babelgate.pipeline.errors import JobFailed, QualityBroken, require_spark
-from babelgate.pipeline.journal.reader import require_journal
+from babelgate.pipeline.journal.reader import has_few_records, require_journal
 from babelgate.pipeline.report.figures import Figures, as_csv, as_json
 from babelgate.pipeline.report.tables import name_of, target_name
 from babelgate.pipeline.report.targets import LatencyTarget, check_targets
@@ -105,7 +105,7 @@ def _rows(launch: Launch, root: str) -> Iterator[FigureRows]:
         with opened(reader) as lake:
             yield DuckDBRows(lake)
     else:
-        with launch.spark("report") as spark, progress(spark, "report"):
+        with launch.spark("report", short=has_few_records(root)) as spark, progress(spark, "report"):
             yield SparkRows(DatasetStore(spark, root))
 
 

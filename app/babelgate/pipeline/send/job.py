@@ -7,7 +7,7 @@ ledger are skipped; those sent but not yet in the ledger are sent again under th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,14 @@ from msgspec import structs
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.send.bodies import is_queue
 from babelgate.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal
-from babelgate.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap
+from babelgate.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap, pieces
 from babelgate.pipeline.send.render import print_dry_run, print_result, refusal
 from babelgate.pipeline.send.request import SendRequest, digest_of, run_of
-from babelgate.pipeline.send.sources import Source, Unread, distinct_messages, select_rows
+from babelgate.pipeline.send.sources import Origin, Unread, distinct_messages, select_rows
 from babelgate.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
-from babelgate.pipeline.storage.datasets import DatasetStore, Manifest
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest
 from babelgate.pipeline.storage.locks import exclusive_lock
 from babelgate.pipeline.storage.schemas import LEDGER, ddl
 
@@ -37,28 +37,77 @@ _STALE_MARGIN_MS = 180_000
 """The longest time between the gateway storing a key and the task writing its ledger line."""
 
 
-def send_messages(
-    launch: Launch, request: SendRequest, output: str, source: Callable[[SparkSession], Source]
-) -> Manifest | None:
+def send_messages(launch: Launch, request: SendRequest, output: str, origin: Origin) -> Manifest | None:
     """Run the job and print its result. Returns the manifest of the ledger, None for a dry run.
 
     Raises UsageError, JobFailed; Partial if some messages were not delivered.
     """
-    with launch.spark(request.job) as spark:
-        found = source(spark)
-        rows = distinct_messages(select_rows(found, request.select), found.order, request.to_queue, request.limit)
-        if request.dry_run:
-            print_dry_run(rows, request)
-            return None
-        store = DatasetStore(spark, output)
-        run = request.run_id or run_of(request.job, found.inputs, request.identifying_options())
-        with exclusive_lock(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", request.job):
-            job = SendRun(store, request, run, found.inputs, found.places)
-            manifest = job.finished() or job.send_rest(rows)
-        path = store.folder(LEDGER.name, run)
+    done = None if request.dry_run else _without_spark(request, output, origin)
+    if done is None:
+        with launch.spark(request.job) as spark:
+            found = origin.read(spark)
+            rows = distinct_messages(select_rows(found, request.select), found.order, request.to_queue, request.limit)
+            if request.dry_run:
+                print_dry_run(rows, request)
+                return None
+            store = DatasetStore(spark, output)
+            run = request.run_id or run_of(request.job, found.inputs, request.identifying_options())
+            with exclusive_lock(store.files, _lock(store, run), request.job):
+                manifest = finished(store, request, run, found.inputs)
+                if manifest is None:
+                    manifest = SendRun(store, request, run, found.inputs, found.places).send_rest(rows)
+            path = store.folder(LEDGER.name, run)
+    else:
+        manifest, path = done
     summarize(launch.summary, {**manifest, "path": path})
     print_result(manifest, path, request)
     return manifest
+
+
+def _without_spark(request: SendRequest, output: str, origin: Origin) -> tuple[Manifest, str] | None:
+    """The manifest of the run and the URL of its ledger if nothing is left to send; None otherwise, or if ``output`` is
+    not local. Raises UsageError, JobFailed."""
+    try:
+        reader = DatasetReader.without_spark(output)
+    except (OSError, ValueError):
+        return None
+    if not reader.files.is_local:
+        return None
+    inputs = origin.inputs(reader)
+    run = request.run_id or run_of(request.job, inputs, request.identifying_options())
+    if reader.manifest(LEDGER.name, run) is None:
+        return None
+    with exclusive_lock(reader.files, _lock(reader, run), request.job):
+        manifest = finished(reader, request, run, inputs)
+    return None if manifest is None else (manifest, reader.folder(LEDGER.name, run))
+
+
+def _lock(reader: DatasetReader, run: str) -> str:
+    return f"{reader.folder(LEDGER.name)}/_locks/{run}"
+
+
+def finished(reader: DatasetReader, request: SendRequest, run: str, inputs: Sequence[Any]) -> Manifest | None:
+    """The manifest of the run if nothing is left to send; else None. The caller owns its lock. Raises UsageError."""
+    manifest = reader.manifest(LEDGER.name, run)
+    if manifest is None or not manifest["done"]:
+        return None
+    _check_options(request, run, manifest["job"], manifest["options"])
+    if manifest["inputs"] != digest_of(inputs):
+        raise click.UsageError(f"Run {run} is done, and had other inputs: use another --run-id.")
+    reader.point([LEDGER.name], run)
+    reader.files.remove(pieces(reader, run))
+    say(f"Run {run} is done: nothing is left to send.")
+    return manifest
+
+
+def _check_options(request: SendRequest, run: str, job: str, options: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the run has this job and these options."""
+    mine = request.identifying_options()
+    if job != request.job:
+        raise click.UsageError(f"Run {run} belongs to {job}: use another --run-id.")
+    other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
+    if other:
+        raise click.UsageError(f"Run {run} was begun with other options: {', '.join(other)}.")
 
 
 class SendRun:
@@ -75,19 +124,6 @@ class SendRun:
         self._inputs = digest_of(inputs)
         self._places = places
         self._ledger = Ledger(store)
-
-    def finished(self) -> Manifest | None:
-        """The manifest of the run if nothing is left to send; else None."""
-        manifest = self._store.manifest(LEDGER.name, self._run)
-        if manifest is None or not manifest["done"]:
-            return None
-        self._check_options(manifest["job"], manifest["options"])
-        if manifest["inputs"] != self._inputs:
-            raise click.UsageError(f"Run {self._run} is done, and had other inputs: use another --run-id.")
-        self._store.point([LEDGER.name], self._run)
-        self._store.files.remove(self._ledger.pieces(self._run))
-        say(f"Run {self._run} is done: nothing is left to send.")
-        return manifest
 
     def send_rest(self, rows: DataFrame) -> Manifest:
         """Send the messages that are not sent yet."""
@@ -113,7 +149,7 @@ class SendRun:
         known = self._ledger.begun(self._run)
         options = self._request.identifying_options()
         if known is not None:
-            self._check_options(known.job, known.options)
+            _check_options(self._request, self._run, known.job, known.options)
             if known.inputs != self._inputs:
                 say(f"warning: the inputs of run {self._run} have changed since it was begun")
             since = known.unsure_since or self._ledger.last_at(self._run) or known.started_at
@@ -138,14 +174,6 @@ class SendRun:
         if manifest is None or manifest["counts"]["left"]:
             return True
         return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
-
-    def _check_options(self, job: str, options: Mapping[str, Any]) -> None:
-        mine = self._request.identifying_options()
-        if job != self._request.job:
-            raise click.UsageError(f"Run {self._run} belongs to {job}: use another --run-id.")
-        other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
-        if other:
-            raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")
 
     def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any], Unread]:
         """The messages to send, counts of all by (target_queue, pending), and the unreadable files."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
 from babelgate.pipeline.storage.files import FileStatus
 from babelgate.pipeline.storage.schemas import LEDGER
 
@@ -43,11 +43,11 @@ class Ledger:
 
     def __init__(self, store: DatasetStore) -> None:
         self._store = store
-        self._home = f"{store.folder(LEDGER.name)}/_pieces"
+        self._home = _home(store)
 
     def pieces(self, run: str) -> str:
         """The URL of the folder of a run's pieces."""
-        return f"{self._home}/run={run}"
+        return pieces(self._store, run)
 
     def target(self, run: str) -> str:
         """The same folder as Arrow reads it in tasks: Hadoop does not percent-encode URLs of local paths."""
@@ -109,6 +109,15 @@ class Ledger:
         return [
             each for each in listed if each.url.endswith(".parquet") and not each.url.rpartition("/")[2].startswith(".")
         ]
+
+
+def pieces(reader: DatasetReader, run: str) -> str:
+    """The URL of the folder of a run's pieces."""
+    return f"{_home(reader)}/run={run}"
+
+
+def _home(reader: DatasetReader) -> str:
+    return f"{reader.folder(LEDGER.name)}/_pieces"
 
 
 def overlap(places: Sequence[str], others: Sequence[str] | None) -> bool:

@@ -7,14 +7,16 @@ decrypted. ``unread`` is then the reason, ``message_id`` the place or the messag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from babelgate.pipeline.storage.datasets import DatasetStore
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.reader import snapshot
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
 from babelgate.pipeline.storage.inputs import ReadOptions
 from babelgate.pipeline.storage.schemas import ddl
 from babelgate.terminal import printable
@@ -43,6 +45,13 @@ class Source(NamedTuple):
     places: list[str]
 
 
+class Origin(NamedTuple):
+    """Where the messages are. ``read``: makes the source; ``inputs``: its ``inputs``, without Spark."""
+
+    read: Callable[[SparkSession], Source]
+    inputs: Callable[[DatasetReader], list[Any]]
+
+
 class Unread(NamedTuple):
     """The number of files that could not be read completely, and of messages that could not be decrypted. ``at``: place
     and reason of one of them."""
@@ -69,16 +78,39 @@ class Unread(NamedTuple):
         return f"{self.files} files or bodies could not be read completely, such as {printable(self.at)}"
 
 
+def inputs_of_dataset(reader: DatasetReader, dataset: str) -> list[Any]:
+    """What identifies the current run of ``dataset``. Raises JobFailed if there is none."""
+    run = reader.current(dataset)
+    if run is None:
+        raise JobFailed(f"{reader.root} has no dataset {dataset}")
+    home = reader.folder(dataset)
+    # Spark spells a local path with a scheme. The run stays the same when bodies are erased, so that nothing is sent
+    # twice.
+    return [
+        [f"file:{home}" if home.startswith("/") else home, (reader.manifest(dataset, run) or {}).get("run_id", run)]
+    ]
+
+
+def inputs_of_journal(reader: DatasetReader) -> list[Any]:
+    """What identifies the records of the journal."""
+    return [snapshot(reader).known().content().processes]
+
+
+def inputs_of_files(urls: Sequence[str]) -> list[Any]:
+    """What identifies the content of files. Raises UsageError, JobFailed."""
+    from babelgate.pipeline.validate.job import list_input_files
+
+    return [[file.url, file.size, file.modified_ns] for file in list_input_files(urls)]
+
+
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
     """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed if there is none."""
     store = DatasetStore(spark, root)
-    run = store.current(dataset)
-    rows = store.read(dataset, run)
+    inputs = inputs_of_dataset(store, dataset)
+    rows = store.read(dataset)
     # Rows without a body, such as unreadable files, are no messages.
     rows = rows.where("length(body) > 0")
-    # Stays the same when bodies are erased, so that nothing is sent twice.
-    made_by = (store.manifest(dataset, run) or {}).get("run_id", run)
-    return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), made_by]], [store.folder(dataset)])
+    return Source(_all_read(rows), _IN_FILES, inputs, [store.folder(dataset)])
 
 
 def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -> Source:

@@ -40,10 +40,10 @@ class Launch:
     duckdb_max_mib: float = 0.0
 
     @contextmanager
-    def spark(self, name: str) -> Iterator[SparkSession]:
+    def spark(self, name: str, *, short: bool = False) -> Iterator[SparkSession]:
         """A Spark session for the job ``name``. Errors of Spark are raised as JobFailed, which names the kept log.
 
-        With ``verbose`` Spark logs to standard error instead.
+        ``short``: the job reads few records. With ``verbose`` Spark logs to standard error instead.
         """
         from babelgate.pipeline.spark.console import say
         from babelgate.pipeline.spark.session import session
@@ -54,7 +54,7 @@ class Launch:
             with tempfile.NamedTemporaryFile(prefix=f"babelgate-{name}-", suffix=".log", delete=False) as file:
                 log = Path(file.name)
         try:
-            with session(name, master=self.master, conf=self.conf, log=log) as started:
+            with session(name, master=self.master, conf=self.conf, log=log, short=short) as started:
                 yield started
         except Exception as error:
             reason = None if isinstance(error, click.ClickException) else explain(error)

@@ -49,6 +49,14 @@ _LOCAL = {
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
 
+_SHORT = {
+    # Each query has few rows, so its tasks and the code compiled for it would cost more than its rows.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings of a local job on few records. They do not change its result."""
+
 
 def check_environment() -> None:
     """Check that Spark, its libraries and Java are installed. Raises ExtraMissing or JobFailed, with the remedy."""
@@ -98,12 +106,18 @@ def _check_python(python: str) -> None:
 
 @contextmanager
 def session(
-    name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, log: Path | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    short: bool = False,
 ) -> Iterator[SparkSession]:
     """A session called ``name``. A session that is already active is used unchanged and left running.
 
     ``master`` None: the master of spark-submit, else ``local[*]``. ``conf`` overrides the defaults set here. ``log``:
-    the file for the standard error of Spark's processes. Raises JobFailed. Takes 3 to 20 s.
+    the file for the standard error of Spark's processes. ``short``: the job reads few records, so a local session has
+    the settings that cost least. Raises JobFailed. Takes 3 to 20 s.
     """
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
@@ -114,7 +128,7 @@ def session(
         return
     check_environment()
     with tempfile.TemporaryDirectory(prefix="babelgate-") as folder, nullcontext() if log is None else _stderr_to(log):
-        started = _start(name, master, conf or {}, Path(folder))
+        started = _start(name, master, conf or {}, Path(folder), short)
         try:
             yield started
         finally:
@@ -123,7 +137,7 @@ def session(
                 started.stop()
 
 
-def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path) -> SparkSession:
+def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path, short: bool) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -140,17 +154,12 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     settings.setIfMissing("spark.master", _with_retries(DEFAULT_MASTER))
     settings.setIfMissing("spark.app.name", f"babelgate {name}")
     local = settings.get("spark.master", "").startswith("local")
-    own = _ALWAYS | (_LOCAL if local else {}) | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
+    own = _ALWAYS | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
+    if local:
+        own |= local_settings(short, settings.get("spark.driver.extraJavaOptions"), os.environ)
     for key, value in own.items():
         settings.setIfMissing(key, value)
     if local:
-        cores = os.cpu_count() or 1
-        settings.setIfMissing("spark.sql.shuffle.partitions", str(8 * cores))
-        # Two tasks per core, also of a few files that compress well.
-        settings.setIfMissing("spark.sql.files.minPartitionNum", str(2 * cores))
-        # Java's usual collector works beside the tasks, which already use all cores. Java refuses a second choice.
-        if not _chooses_collector(settings.get("spark.driver.extraJavaOptions", ""), os.environ):
-            settings.setIfMissing("spark.driver.defaultJavaOptions", "-XX:+UseParallelGC")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Otherwise workers use the first python3 in their PATH. As in spark-submit, the setting wins over the variable.
     os.environ["PYSPARK_PYTHON"] = (
@@ -169,6 +178,24 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     if package is not None:
         started.sparkContext.addPyFile(str(package))
     return started
+
+
+def local_settings(short: bool, options: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings where Spark runs in one process. ``short``: as in :func:`session`; ``options``: those given for Java."""
+    cores = os.cpu_count() or 1
+    own = {
+        **_LOCAL,
+        "spark.sql.shuffle.partitions": str(8 * cores),
+        # Two tasks per core, also of a few files that compress well.
+        "spark.sql.files.minPartitionNum": str(2 * cores),
+        **(_SHORT if short else {}),
+    }
+    # A short job ends before Java's second compiler has paid off.
+    java = ["-XX:TieredStopAtLevel=1"] if short else []
+    # Java's usual collector works beside the tasks, which already use all cores. Java refuses a second choice.
+    if not _chooses_collector(options, environment):
+        java.append("-XX:+UseSerialGC" if short else "-XX:+UseParallelGC")
+    return own | ({"spark.driver.defaultJavaOptions": " ".join(java)} if java else {})
 
 
 def _chooses_collector(options: str | None, environment: Mapping[str, str]) -> bool:

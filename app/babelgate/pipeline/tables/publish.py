@@ -110,7 +110,8 @@ def files_of(table: DeltaTable) -> dict[str, tuple[int, int]]:
     """The size in bytes and the number of rows of each file of a table, by path."""
     import pyarrow as pa
 
-    actions = pa.table(table.get_add_actions(flatten=True))
+    # pa.table() would import pandas to ask whether this is one of its frames.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
     return {path: (size, rows or 0) for path, size, rows in zip(*columns, strict=True)}
 
