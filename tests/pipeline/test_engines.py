@@ -109,7 +109,7 @@ def test_a_report_of_duckdb_is_that_of_spark(run, tmp_path, form, days):
 def without_spark(monkeypatch):
     """Spark does not start."""
 
-    def spark(self: Launch, name: str) -> NoReturn:
+    def spark(self: Launch, name: str, *, short: bool = False) -> NoReturn:
         raise JobFailed("Spark would start here")
 
     monkeypatch.setattr(Launch, "spark", spark)

@@ -81,9 +81,11 @@ class _KeptLaunch(Launch):
     started: list[SparkSession] = field(default_factory=list)
 
     @contextmanager
-    def spark(self, name: str) -> Iterator[SparkSession]:
-        """The session of all jobs. An error of Spark is raised as JobFailed, but one of a Java process that has ended
-        as it is."""
+    def spark(self, name: str, *, short: bool = False) -> Iterator[SparkSession]:
+        """The session of all jobs, with the usual settings also for a ``short`` one, because later ones may be long.
+
+        An error of Spark is raised as JobFailed, but one of a Java process that has ended as it is.
+        """
         if not self.started:
             self.started.append(self.stack.enter_context(super().spark(name)))
         try:
