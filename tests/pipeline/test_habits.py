@@ -28,7 +28,7 @@ from babelgate.pipeline.spark.launch import Launch, explain
 
 TASK_MODULES = {
     "babelgate.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
-    "babelgate.pipeline.journal.tasks": {"pyarrow", "msgspec", "pyspark"},
+    "babelgate.pipeline.journal.tasks": {"pyarrow", "msgspec"},
     "babelgate.pipeline.send.tasks": {"msgspec", "httpx"},
     "babelgate.pipeline.source.data_source": {"pyarrow", "msgspec", "httpx", "pyspark"},
 }
