@@ -22,6 +22,8 @@ from base64 import b64encode
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from tools import api_reference
+
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = "zensical.toml"
 HOME = "README.md"
@@ -103,6 +105,7 @@ def own_worker() -> None:
 def build() -> None:
     """Write the site. Raises CalledProcessError for links that lead nowhere, and what :func:`copy` raises."""
     copy()
+    api_reference.write(PAGES)
     program = str(Path(sys.executable).with_name("zensical"))
     command = [program, "build", "--strict", "--clean", "--config-file", CONFIG]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -168,6 +168,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/official/": ("artemis", "kafka", "pulsar", "rabbitmq", "servicebus"),
     "tests/suites/": BROKERS,
     "tools/compose": ("processes",),
+    "tools/api_reference.py": ("site",),
     "tools/docs_site": ("site",),
     "tools/dotnet.py": ("clients",),
     "tools/feature_table.py": ("processes",),

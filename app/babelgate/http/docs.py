@@ -38,7 +38,9 @@ _PAGE = """<!doctype html>
 </html>
 """
 _LINK = '<p style="font: 16px sans-serif; margin: 0; padding: 12px 20px"><a href="docs/site">Documentation</a></p>\n'
-_START = 'SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true});\n'
+_START = """document.documentElement.classList.toggle("dark-mode", matchMedia("(prefers-color-scheme: dark)").matches);
+SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true, filter: true});
+"""
 _POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 _ASSETS = {
     "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
