@@ -28,5 +28,5 @@ def test_a_page_says_for_whom_it_is_and_what_it_gives(page: str) -> None:
     beginning = " ".join((DOCS / page).read_text("utf-8").split("\n\n")[1].split("\n"))
     title = (DOCS / page).read_text("utf-8").split("\n", 1)[0]
     found = BEGINNING.match(f"{title}\n\n{beginning}\n")
-    assert found, beginning
+    assert found, f"it does not begin with **For** … **In the end** …: {beginning}"
     assert len(found[0]) < 400
