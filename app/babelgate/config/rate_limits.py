@@ -57,7 +57,7 @@ class RateSettings(Section):
 
     @property
     def _values(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(RateTerms)}
+        return {field.name: getattr(self, field.name) for field in fields(RateTerms) if field.init}
 
 
 class QueueLimitSettings(RateSettings):

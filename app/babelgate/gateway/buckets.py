@@ -7,7 +7,7 @@ import math
 from babelgate.errors import BabelgateError
 
 _INEXACT = 1e-6
-"""Seconds by which a sum of many intervals may be off."""
+"""Seconds, or units, by which a sum of many intervals may be off."""
 
 
 class RateExceeded(BabelgateError):
@@ -35,16 +35,28 @@ class Bucket:
 
     def wait(self, now: float, amount: float) -> float:
         """Seconds until ``amount`` can be taken; 0 if it can be now."""
-        ready_at = max(self._empty_at, now - self._span) + min(amount, self.capacity) / self.rate
+        # Without max() and min(), which take as long as all else here.
+        empty_at, full_at = self._empty_at, now - self._span
+        ready_at = (empty_at if empty_at > full_at else full_at) + (
+            amount if amount < self.capacity else self.capacity
+        ) / self.rate
         return ready_at - now if ready_at > now + _INEXACT else 0.0
 
     def take(self, now: float, amount: float) -> None:
         """Take ``amount``, whether or not it is there."""
-        self._empty_at = max(self._empty_at, now - self._span) + amount / self.rate
+        empty_at, full_at = self._empty_at, now - self._span
+        self._empty_at = (empty_at if empty_at > full_at else full_at) + amount / self.rate
 
     def left(self, now: float) -> float:
         """What can be taken now; 0 while there is a debt."""
         return min(max(now - self._empty_at, 0.0), self._span) * self.rate
+
+    def state(self, now: float) -> tuple[int, int]:
+        """Whole units that can be taken now, and whole seconds until the bucket is full."""
+        full_in = self._empty_at + self._span - now
+        if full_in <= 0:
+            return int(self._span * self.rate + _INEXACT), 0
+        return int((self._span - full_in) * self.rate + _INEXACT) if full_in < self._span else 0, math.ceil(full_in)
 
     def full_in(self, now: float) -> float:
         """Seconds until the bucket is full."""

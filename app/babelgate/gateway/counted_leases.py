@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from babelgate.clock import Clock
 from babelgate.errors import BabelgateError, LeaseLost
+from babelgate.gateway.allowances import Allowance
 from babelgate.gateway.authorization import Caller
 from babelgate.gateway.model import Message
-from babelgate.gateway.rate_limits import Allowance, RateLimits
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Route
 
 _STALE_DEADLINES = 1_000

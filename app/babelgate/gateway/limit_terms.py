@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -21,19 +21,19 @@ class RateTerms:
     max_receives: int | None = None
     max_streams: int | None = None
     max_leases: int | None = None
+    limits_anything: bool = field(init=False, repr=False, compare=False)
+    """Whether anything is limited by them. A publish looks at it three times."""
+
+    def __post_init__(self) -> None:
+        rates = self.requests_per_second, self.messages_per_second, self.bytes_per_second
+        others = self.max_message_bytes, self.max_receives, self.max_streams, self.max_leases
+        object.__setattr__(self, "limits_anything", any(limit is not None for limit in (*rates, *others)))
 
     def most(self, kind: Literal["receives", "streams", "leases"]) -> int | None:
         """How many there may be at a time."""
         if kind == "leases":
             return self.max_leases
         return self.max_receives if kind == "receives" else self.max_streams
-
-    @property
-    def limits_anything(self) -> bool:
-        """Whether anything is limited by them."""
-        rates = self.requests_per_second, self.messages_per_second, self.bytes_per_second
-        others = self.max_message_bytes, self.max_receives, self.max_streams, self.max_leases
-        return any(limit is not None for limit in (*rates, *others))
 
 
 @dataclass(frozen=True, slots=True)

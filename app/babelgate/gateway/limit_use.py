@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from babelgate.brokers.binding import QueueStats
+from babelgate.gateway.allowances import AT_A_TIME, UNITS, Allowance, Scope
 from babelgate.gateway.authorization import OPERATORS, Caller
-from babelgate.gateway.rate_limits import AT_A_TIME, UNITS, Allowance, RateLimits, Scope
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Route
 from babelgate.gateway.shared_rates import SharedBucket
 

@@ -12,11 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
 
 from babelgate.errors import BabelgateError, BodyTooLarge
+from babelgate.gateway.allowances import UNITS, Allowance, Key, Scope, Work
 from babelgate.gateway.authorization import Caller
-from babelgate.gateway.buckets import Bucket, RateExceeded
+from babelgate.gateway.buckets import RateExceeded
 from babelgate.gateway.depths import Depths, QueueDepth, QueueFull
 from babelgate.gateway.limit_terms import RateTerms
 from babelgate.gateway.names import is_queue_name
@@ -25,11 +25,6 @@ from babelgate.gateway.shared_counts import SharedCount
 from babelgate.gateway.shared_rates import SharedRates
 from babelgate.runtime.cache import Recent
 
-Scope = Literal["identity", "queue", "identity-on-queue"]
-Work = Literal["receives", "streams"]
-_Running = Literal[Work, "leases"]
-AT_A_TIME: tuple[_Running, ...] = ("receives", "streams", "leases")
-UNITS = ("requests", "messages", "bytes")
 _SCOPES: tuple[Scope, ...] = ("identity", "queue", "identity-on-queue")
 LIMITS = (
     *(f"{scope}-{unit}" for scope in _SCOPES for unit in (*UNITS, "receives", "streams", "leases", "message-bytes")),
@@ -41,82 +36,12 @@ MAX_ALLOWANCES = 20_000
 """Scopes whose buckets are kept. The oldest of those with full buckets make room, which changes nothing. Beyond four
 times as many, also those of others are forgotten, and start full again."""
 
-_QUOTA_UNITS = (b"requests", b"messages", b"content-bytes")
-"""The units in the fields of answers. The draft has no unit of messages."""
-
-_Key = tuple[str, str]
-
 
 class ConcurrencyExceeded(BabelgateError):
     """{reason} Nothing was handed out. Repeat the request when one of them has ended."""
 
     code = "concurrency_exceeded"
     retryable = True
-
-
-class Allowance:
-    """The buckets of one scope, in the order of UNITS; None: no limit. ``says``: the beginning of a refusal.
-    ``running``: the receives, streams and leases of this process. ``shares``: those of its share in what all processes
-    may have; empty: it counts for itself. ``terms``: what is configured."""
-
-    __slots__ = ("buckets", "policies", "running", "says", "scope", "shares", "terms")
-
-    def __init__(
-        self,
-        terms: RateTerms,
-        scope: Scope,
-        says: str,
-        key: _Key = ("", ""),
-        shared: SharedRates | None = None,
-        running: Counter[_Running] | None = None,
-    ) -> None:
-        """``key``: identity and queue. ``shared``: None if this process counts for itself. ``running``: what the scope
-        has already."""
-        rates = terms.requests_per_second, terms.messages_per_second, terms.bytes_per_second
-        self.buckets = tuple(
-            None
-            if rate is None
-            else Bucket(rate, max(rate * terms.burst_seconds, 1.0))
-            if shared is None
-            else shared.bucket(f"{scope}-{unit}", key, rate, max(rate * terms.burst_seconds, 1.0))
-            for rate, unit in zip(rates, UNITS, strict=True)
-        )
-        self.policies = tuple(
-            None if bucket is None else _policy(f"{scope}-{unit}", bucket, quota_unit)
-            for bucket, unit, quota_unit in zip(self.buckets, UNITS, _QUOTA_UNITS, strict=True)
-        )
-        self.says = says
-        self.scope = scope
-        self.terms = terms
-        self.running: Counter[_Running] = Counter() if running is None else running
-        self.shares: dict[_Running, SharedCount] = {}
-        for kind in AT_A_TIME if shared is not None else ():
-            if shared is not None and (most := terms.most(kind)) is not None:
-                self.shares[kind] = shared.count(f"{scope}-{kind}", key, most, self.running, kind)
-
-    def room(self, kind: _Running) -> int | None:
-        """How many receives, streams or leases this process may have beside those it has; None: any number."""
-        most = self.terms.most(kind)
-        if most is None:
-            return None
-        share = self.shares.get(kind)
-        return (most if share is None else share.ceiling()) - self.running[kind]
-
-    def total(self, kind: _Running) -> int:
-        """How many there are, as far as this process knows."""
-        share = self.shares.get(kind)
-        return self.running[kind] if share is None else share.total
-
-    def is_busy_with(self, work: Work) -> bool:
-        """Whether it has as many receives or streams as it may."""
-        room = self.room(work)
-        return room is not None and room <= 0
-
-    def is_full(self, now: float) -> bool:
-        """Whether nothing would be forgotten with it."""
-        return not any(self.running.values()) and all(
-            bucket is None or bucket.full_in(now) <= 0 for bucket in self.buckets
-        )
 
 
 class Quota:
@@ -145,22 +70,16 @@ class Quota:
         if size is not None and depth is not None and not (depth.is_known and depth.allows(self._most)):
             return False
         now = self._clock()
-        for allowance in self._allowances:
-            most = allowance.terms.max_message_bytes
-            if size is not None and most is not None and size > most:
+        for allowance in self._allowances:  # noqa: SIM110 (a generator takes longer)
+            if not allowance.allows(now, requests, size):
                 return False
-            for bucket, amount in zip(allowance.buckets, _amounts(requests, size), strict=True):
-                if bucket is not None and amount and bucket.wait(now, amount):
-                    return False
         return True
 
     def take(self, requests: int = 0, size: int | None = None) -> None:
         """Take them, whether or not they are there."""
         now = self._clock()
         for allowance in self._allowances:
-            for bucket, amount in zip(allowance.buckets, _amounts(requests, size), strict=True):
-                if bucket is not None and amount:
-                    bucket.take(now, amount)
+            allowance.take(now, requests, size)
         if size is not None and self._depth is not None:
             self._depth.take(1)
 
@@ -246,19 +165,10 @@ class Quota:
         """The fields ``RateLimit`` and ``RateLimit-Policy`` of an answer:
         https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/"""
         now = self._clock()
-        policies, states = [], []
-        for allowance in self._allowances:
-            for bucket, policy in zip(allowance.buckets, allowance.policies, strict=True):
-                if bucket is not None and policy is not None:
-                    name, described = policy
-                    policies.append(described)
-                    states.append(b"%b;r=%d;t=%d" % (name, bucket.left(now) + 1e-6, math.ceil(bucket.full_in(now))))
-            if (most := allowance.terms.max_leases) is not None:
-                policies.append(b'"%b-leases";q=%d;qu="leases"' % (allowance.scope.encode("ascii"), most))
-                left = max(most - allowance.total("leases"), 0)
-                states.append(b'"%b-leases";r=%d' % (allowance.scope.encode("ascii"), left))
-        if not policies:
+        told = [allowance for allowance in self._allowances if allowance.policy]
+        if not told:
             return []
+        policies, states = [each.policy for each in told], [each.state(now) for each in told]
         return [(b"ratelimit-policy", b", ".join(policies)), (b"ratelimit", b", ".join(states))]
 
 
@@ -281,7 +191,7 @@ class RateLimits:
         self._router = router
         self._identity = identity
         self._clock = clock
-        self._allowances: Recent[_Key, Allowance] = Recent(most, self._is_busy)
+        self._allowances: Recent[Key, Allowance] = Recent(most, self._is_busy)
         self._most_busy = most * 4
         self._depths = Depths(clock)
         self.refused: Counter[str] = Counter()
@@ -310,14 +220,13 @@ class RateLimits:
         terms = self._identity if caller.limits is None else caller.limits
         name = caller.name
         if terms is not None and terms.limits_anything:
-            found.append(self._allowance((name, ""), terms, "identity", f"The identity {name!r}"))
+            found.append(self._allowance((name, ""), terms, "identity"))
         if route is not None and (queue_terms := route.policy.limits) is not None:
             queue = route.queue
             if queue_terms.limits_anything:
-                found.append(self._allowance(("", queue), queue_terms, "queue", f"The queue {queue!r}"))
+                found.append(self._allowance(("", queue), queue_terms, "queue"))
             if queue_terms.per_identity is not None and queue_terms.per_identity.limits_anything:
-                says = f"The identity {name!r}, on the queue {queue!r},"
-                found.append(self._allowance((name, queue), queue_terms.per_identity, "identity-on-queue", says))
+                found.append(self._allowance((name, queue), queue_terms.per_identity, "identity-on-queue"))
         return found
 
     def of_request(self, caller: Caller, queue: str) -> Quota | None:
@@ -343,28 +252,21 @@ class RateLimits:
         if self.shared is not None:
             await self.shared.close()
 
-    def _allowance(self, key: _Key, terms: RateTerms, scope: Scope, says: str) -> Allowance:
+    def _allowance(self, key: Key, terms: RateTerms, scope: Scope) -> Allowance:
         found = self._allowances.get(key)
         if found is None:
-            return self._allowances.obtain(key, partial(Allowance, terms, scope, says, key, self.shared))
+            return self._allowances.obtain(key, partial(Allowance, terms, scope, key, self.shared))
         if found.terms is not terms:
             # A reload of the configuration has made them.
             if found.terms == terms:
                 found.terms = terms
             else:
-                found = Allowance(terms, scope, says, key, self.shared, found.running)
+                found = Allowance(terms, scope, key, self.shared, found.running)
                 self._allowances[key] = found
         return found
 
     def _is_busy(self, allowance: Allowance) -> bool:
         return len(self._allowances) < self._most_busy and not allowance.is_full(self._clock())
-
-
-def _policy(name: str, bucket: Bucket, unit: bytes) -> tuple[bytes, bytes]:
-    """The name of a limit as a string of a structured field, and the item that describes it."""
-    quoted = b'"%b"' % name.encode("ascii")
-    window = math.ceil(bucket.capacity / bucket.rate)
-    return quoted, b'%b;q=%d;w=%d;qu="%b"' % (quoted, bucket.capacity, window, unit)
 
 
 def _amounts(requests: int, size: int | None) -> tuple[int, int, int]:

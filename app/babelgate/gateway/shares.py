@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
+from babelgate.gateway.allowances import Allowance
 from babelgate.gateway.counted_leases import LeaseHolder
-from babelgate.gateway.rate_limits import Allowance
 
 
 class Waiting(Protocol):
