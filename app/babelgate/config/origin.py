@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from babelgate.config.settings import Settings, load
+from babelgate.config.settings import Settings, read_tree, validated
 from babelgate.config.sources import referred_files
 
 
@@ -16,13 +17,15 @@ from babelgate.config.sources import referred_files
 class Origin:
     """The arguments of :func:`babelgate.config.settings.load`. Workers get it with their settings.
 
-    ``loaded``: the digest of the files when it was last loaded, or was to be; None before.
+    ``loaded``: the digest of the files when it was last loaded, or was to be; None before. ``text``: what was read
+    then, as JSON, with ``${…}`` resolved; empty before.
     """
 
     path: Path | None
     environ: Mapping[str, str] = field(repr=False)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     loaded: bytes | None = field(default=None, init=False)
+    text: bytes = field(default=b"", init=False, repr=False)
 
     def digest(self) -> bytes | None:
         """SHA-256 of the file as it is now, through links, and of the files that its ``${file:…}`` name; None without a
@@ -44,4 +47,14 @@ class Origin:
     def load(self) -> Settings:
         """Read the configuration as it is now; blocks on the disk. Raises ConfigError."""
         self.loaded = self.digest()
-        return load(self.path, self.environ, dict(self.overrides))
+        tree = read_tree(self.path, self.environ, dict(self.overrides))
+        self.text = json.dumps(tree).encode()
+        return validated(tree)
+
+
+def from_text(text: bytes) -> Settings:
+    """The settings that another process has read, by its :attr:`Origin.text`. Raises ValueError, and ConfigError."""
+    tree = json.loads(text)
+    if not isinstance(tree, dict):
+        raise ValueError("it is no configuration")
+    return validated(tree)

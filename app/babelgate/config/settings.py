@@ -286,12 +286,25 @@ def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, 
     """Load the settings of the YAML file ``path`` (None: the defaults), overlaid with ``BABELGATE_…`` variables of
     ``environ``, then with ``overrides`` (top-level keys, the command line's).
 
-    Raises ConfigError naming the first bad key; its ``problems`` are all of them as (key, reason).
+    Raises ConfigError as :func:`validated`.
     """
+    return validated(read_tree(path, environ, overrides))
+
+
+def read_tree(
+    path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What :func:`load` validates: mappings, lists, texts, numbers and booleans. Raises ConfigError."""
     tree = sources.read_file(path, environ) if path else {}
     sources.overlay(tree, environ)
     tree |= overrides or {}
     _complete(tree)
+    return tree
+
+
+def validated(tree: Mapping[str, Any]) -> Settings:
+    """The settings of ``tree``. Raises ConfigError naming the first bad key; its ``problems`` are all of them as (key,
+    reason)."""
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:

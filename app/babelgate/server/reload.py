@@ -195,8 +195,8 @@ class Reload:
                     await turn.enter_async_context(group.turn())
                 settings = await asyncio.to_thread(self._read)
                 prepared = await self.prepare(settings)
-                if group is not None:
-                    candidate = await group.agree(settings, cause, self._file)
+                if group is not None and self._origin is not None:
+                    candidate = await group.agree(self._origin.text, cause, self._file)
             except BaseException as error:
                 if prepared is not None:
                     await self.discard(prepared)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pickle
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from babelgate.cluster.sealing import PeerCipher
 from babelgate.cluster.shared_configuration import Proposal, SharedConfiguration
 from babelgate.cluster.wire import CONFIGURATION_PATH, decode_configuration_answer
 from babelgate.cluster.worker_metrics import ANSWER_SECONDS, Workers
+from babelgate.config.origin import from_text
 from babelgate.config.settings import Settings
 from babelgate.config.token_keys import token_keys
 from babelgate.errors import ConfigError
@@ -83,13 +83,9 @@ def shared_configuration(directory: Path, settings: Settings) -> SharedConfigura
 
 
 def settings_of(shared: SharedConfiguration, candidate: Proposal) -> Settings:
-    """The configuration of ``candidate``. Raises ValueError for what no worker of this gateway has written."""
-    # Only a holder of the token keys can have sealed it, in a directory that only this user reaches. Workers get the
-    # configuration of the start by pickle, too.
-    settings = pickle.loads(shared.opened(candidate))
-    if not isinstance(settings, Settings):
-        raise ValueError("it is no configuration")
-    return settings
+    """The configuration of ``candidate``, validated again. Raises ValueError for what no worker of this gateway has
+    written, and ConfigError."""
+    return from_text(shared.opened(candidate))
 
 
 async def _taken(turn: FileLock) -> None:
@@ -168,13 +164,14 @@ class WorkerGroup(Generic[Ready]):
                 await self._catch_up()
                 yield
 
-    async def agree(self, settings: Settings, cause: str, file: bytes | None) -> Proposal:
-        """Let all others prepare ``settings``, and accept them. Only in :meth:`turn`.
+    async def agree(self, text: bytes, cause: str, file: bytes | None) -> Proposal:
+        """Let all others prepare the settings of ``text`` (:attr:`babelgate.config.origin.Origin.text`), and accept
+        them. Only in :meth:`turn`.
 
         Waits at most PREPARE_SECONDS for all. Raises one of REFUSALS if one refuses, or gives no answer: nothing is
         accepted then.
         """
-        candidate = await asyncio.to_thread(self._shared.propose, pickle.dumps(settings), cause, file)
+        candidate = await asyncio.to_thread(self._shared.propose, text, cause, file)
         try:
             await self._let_prepare(candidate)
             # A worker that is killed before this has changed nothing; after it, the others go on without it.

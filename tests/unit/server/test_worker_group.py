@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,11 +18,11 @@ from babelgate.cluster.worker_metrics import ANSWER_SECONDS, Workers
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
 from babelgate.gateway.loaded import ConfigurationAnswer, ConfigurationCall, Refusal
-from babelgate.server.worker_group import WorkerGroup
+from babelgate.server.worker_group import WorkerGroup, settings_of
 from tests.harness.local import eventually
 from tests.harness.world import KEYS, SIGNER
 
-SETTINGS = Settings.model_validate({"brokers": {"one": {"url": "redis://localhost"}}})
+TEXT = b'{"brokers": {"one": {"url": "redis://localhost"}}, "default": {"broker": "one"}}'
 
 
 class Process:
@@ -102,7 +103,7 @@ class Site:
 
     async def agree(self) -> Proposal:
         async with self.groups[0].turn():
-            return await self.groups[0].agree(SETTINGS, "a test", None)
+            return await self.groups[0].agree(TEXT, "a test", None)
 
 
 async def test_what_one_worker_refuses_none_serves_by(tmp_path: Path) -> None:
@@ -137,3 +138,14 @@ async def test_a_worker_that_cannot_open_a_file_looks_again_and_one_that_cannot_
     finally:
         for group in site.groups:
             await group.close()
+
+
+async def test_a_configuration_goes_as_plain_text_and_is_validated_again(tmp_path: Path) -> None:
+    site = Site(tmp_path, [Process(), Process()])
+    candidate = await site.agree()
+    assert site.shared[1].opened(candidate) == TEXT
+    assert settings_of(site.shared[1], candidate) == Settings.model_validate(json.loads(TEXT))
+    for bad in (b"\x80\x04}.", b"{", b'{"no_such_key": 1}', b"[]"):
+        other = site.shared[0].propose(bad, "a test", None)
+        with pytest.raises((ValueError, ConfigError)):
+            settings_of(site.shared[1], other)
