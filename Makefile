@@ -17,7 +17,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs docs-site prose lock up down up-local screenshots servicebus-emulator
+.PHONY: help run demo install test test-all test-fast coverage lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs docs-site prose lock up down up-local screenshots recording servicebus-emulator
 .DEFAULT_GOAL := run
 
 help: ## list these targets
@@ -232,6 +232,10 @@ down: ## stop them
 # They show a gateway with an hour of traffic, in Debian's Chromium.
 screenshots: .venv/installed-dev ## write the pictures of the console in docs/images
 	$(BIN)/python -m tools.screenshots $(ARGS)
+
+# The commands of the README, and what a gateway answers.
+recording: .venv/installed-dev ## write the recording of the quick start in docs/images
+	$(BIN)/python -m tools.recording
 
 servicebus-emulator: .venv/installed-dev ## start an emulator of Azure Service Bus, until Ctrl-C
 	@$(BIN)/python -m tools.servicebus_emulator $(ARGS)

@@ -23,8 +23,8 @@ _METHODS = ("get", "put", "post", "delete")
 _ASSETS = ("swagger-ui.css", "swagger-ui-bundle.js")
 _HEAD = """# Operations
 
-*For those who call the API.* You find an operation here, and what it does. The
-[interactive reference](reference/api.html) has all bodies, answers and examples.
+**For** developers who call the API. **In the end** you know which operation does it, and what it
+takes. The [reference](reference/api.html) has all bodies, answers and examples.
 
 """
 _PAGE = """<!doctype html>

@@ -182,6 +182,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tools/quicktype.py": ("clients",),
     "tools/release.py": (),
     "tools/sbom.py": ("image",),
+    "tools/recording.py": (),
     "tools/screenshots.py": (),
     "tools/servicebus_emulator/": ("servicebus", "clients", "processes"),
     "tools/up_local.py": ("processes",),

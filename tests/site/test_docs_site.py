@@ -131,7 +131,7 @@ def test_a_drawing_can_be_read_on_a_telephone(name: str) -> None:
     assert '<rect width="440"' in text, "it has no background of its own, for dark pages"
 
 
-@pytest.mark.parametrize("name", ["overview", *_NARROW])
+@pytest.mark.parametrize("name", ["overview", "quick-start", *_NARROW])
 def test_a_drawing_has_words_for_who_cannot_see_it_and_no_text_leaves_it(opened: Browser, name: str) -> None:
     with opened.new_context(viewport={"width": 880, "height": 400}) as context:
         page = context.new_page()
