@@ -87,9 +87,8 @@ def test_the_profile_measures_what_passes_the_gateway(tmp_path: Path) -> None:
     variables = {
         name: value.replace("/data/", f"{tmp_path}/data/")
         for name, value in found["gateway"]["environment"].items()
-        if name.startswith("BABELGATE_JOURNAL__")
+        if name.startswith(("BABELGATE_JOURNAL__", "BABELGATE_CONSOLE__"))
     }
-    report = tmp_path / "data" / "report.html"
     scripts = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     own = tmp_path / "state"
     own.mkdir()
@@ -104,7 +103,7 @@ def test_the_profile_measures_what_passes_the_gateway(tmp_path: Path) -> None:
         )
         first, second, third = (container(words, scripts, log) for words, log in zip(commands, logs, strict=True))
         with first as ingest, second as metrics, third as reports:
-            until(lambda: report.is_file() and "compose-profile" in report.read_text(), *logs)
+            until(lambda: "compose-profile" in client.get("/console/report").text, *logs)
             for job in (ingest, metrics, reports):
                 job.terminate()
             assert [job.wait(PATIENCE_SECONDS) for job in (ingest, metrics, reports)] == [0, 0, 0]

@@ -55,7 +55,7 @@ def addresses(servers: Servers, tmp_path: Path) -> dict[str, str]:
         "rabbitmq:5672": f"127.0.0.1:{servers.server(RabbitBroker).port}",
         "sqs:9324": f"127.0.0.1:{servers.server(SqsBroker).port}",
         "/var/lib/babelgate/": f"{tmp_path}/",
-        "/data/": f"{tmp_path}/",
+        "/data/landing": f"{tmp_path}/landing",
     }
 
 

@@ -391,3 +391,4 @@ class ConsoleSettings(Section):
         description="Links of the console to traces: `https://grafana.example/trace/{trace_id}` (hexadecimal). None: "
         "none.",
     )
+    report: Path | None = Field(default=None, description="Report of the pipeline that the console shows. None: none.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from babelgate.console.files import Assets
 from babelgate.console.rendering import Templates
@@ -27,12 +28,14 @@ class ConsoleFrame:
         prefix: str = "",
         read_only: bool = False,
         trace_url: str | None = None,
+        report: Path | None = None,
         pushes: Pushes | None = None,
         tokens: Tokens | None = None,
     ) -> None:
         """``prefix``: the path prefix that browsers see before ``/console``. ``read_only``: nothing can be changed.
-        ``trace_url``: the address of a trace in another program, with ``{trace_id}``. ``pushes`` None: there are no
-        pages of pushes. ``tokens`` None: there is no page of tokens."""
+        ``trace_url``: the address of a trace in another program, with ``{trace_id}``. ``report`` None: there is
+        no page of the pipeline's report, else its file. ``pushes`` None: there are no pages of pushes. ``tokens`` None:
+        there is no page of tokens."""
         self.gateway = gateway
         self.auth = auth
         self.limits = limits
@@ -40,6 +43,7 @@ class ConsoleFrame:
         self.prefix = prefix.rstrip("/")
         self.read_only = read_only
         self.trace_url = trace_url
+        self.report = report
         self.pushes = pushes
         self.tokens = tokens
         self.menu: Sequence[tuple[str, str]] = ()

@@ -71,7 +71,8 @@ class Console:
             answer = visit.failure(failure)
         headers = [*answer.headers, *_ALWAYS]
         if answer.content_type == HTML:
-            headers += _HEADERS
+            own = {name for name, _ in answer.headers}
+            headers += [header for header in _HEADERS if header[0] not in own]
         cookies = [*answer.cookies, *([visit.session_cookie()] if visit.is_new else [])]
         headers += [(b"set-cookie", cookie) for cookie in cookies]
         await exchange.answer(answer.status, answer.body, answer.content_type, headers)

@@ -13,7 +13,7 @@ from babelgate.console.answers import HTML, PageAnswer
 from babelgate.console.frame import ConsoleFrame
 from babelgate.console.sessions import NOTICE_COOKIE, SESSION_COOKIE, SESSION_SECONDS, Session
 from babelgate.errors import BabelgateError
-from babelgate.gateway.authorization import NOBODY, Caller, Right
+from babelgate.gateway.authorization import NOBODY, OPERATORS, Caller, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.http.exchange import Exchange
 from babelgate.http.heads import parameters_of
@@ -22,6 +22,8 @@ from babelgate.http.problems import detail_of, meaning, problem
 ROOT = "/console"
 TOKENS = "tokens"
 """The page of tokens, for those who may make some."""
+REPORT = "report"
+"""The page of the pipeline's report, for those who may look at every queue."""
 _LETTERS = re.compile(r"^queues/[^/]+/dead-letters(?=/|$)")
 """The beginning of the addresses of the dead letters of a queue."""
 
@@ -78,7 +80,13 @@ class Visit:
     def menu(self) -> list[tuple[str, str]]:
         """The address and the text of each link in the navigation that leads this user somewhere."""
         makes = self.frame.tokens is not None and bool(self.caller.patterns(Right.MANAGE))
-        return [(path, text) for path, text in self.frame.menu if makes or path != TOKENS]
+        hidden = {TOKENS: not makes, REPORT: self.frame.report is None or not self.sees_all_queues}
+        return [(path, text) for path, text in self.frame.menu if not hidden.get(path, False)]
+
+    @property
+    def sees_all_queues(self) -> bool:
+        """Whether the user has ``observe`` or ``manage`` on every queue, by one pattern."""
+        return not self.caller.rights("*").isdisjoint(OPERATORS)
 
     def is_below(self, path: str) -> bool:
         """Whether the page is that at ``path`` of the menu, or one that belongs to it. The dead letters of a queue

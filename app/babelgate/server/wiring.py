@@ -306,6 +306,7 @@ def _console(
         prefix=settings.prefix,
         read_only=section.read_only,
         trace_url=section.trace_url,
+        report=section.report,
         pushes=pushes,
         tokens=tokens,
     )

@@ -13,6 +13,7 @@ from babelgate.console.pages import (
     queues,
     receiving,
     redrives,
+    report,
     signing_in,
     tokens,
 )
@@ -30,6 +31,7 @@ ROUTES = (
     *redrives.ROUTES,
     *letter.ROUTES,
     *find.ROUTES,
+    *report.ROUTES,
     *tokens.ROUTES,
     *signing_in.ROUTES,
 )
