@@ -15,6 +15,7 @@ import yaml
 
 from babelgate import __version__
 from babelgate.config import settings
+from babelgate.config.changes import needs_restart
 from babelgate.errors import ConfigError
 from tools import compose
 
@@ -156,7 +157,23 @@ def test_what_a_service_refers_to_exists(name: str) -> None:
         own = SERVICES[other].get("build") == "." and arguments("HEALTHCHECK")
         assert own or "healthcheck" in SERVICES[other], f"{other} can never become healthy"
     mounts = [volume.split(":")[0] for volume in service.get("volumes", [])]
-    assert set(mounts) <= set(COMPOSE["volumes"])
+    assert {mount for mount in mounts if not mount.startswith("./")} <= set(COMPOSE["volumes"])
+    assert all((ROOT / mount).is_dir() for mount in mounts if mount.startswith("./"))
+
+
+def test_the_gateway_loads_a_changed_file_again() -> None:
+    """It is mounted with its folder: a mounted file would stay the one that an editor has replaced."""
+    gateway = SERVICES["gateway"]
+    folder, inside = "./docker/gateway", "/etc/babelgate"
+    assert f"{folder}:{inside}:ro" in gateway["volumes"]
+    assert gateway["command"] == ["serve", "--config", f"{inside}/babelgate.yaml"]
+    environment = compose.services("docker-compose.yml")["gateway"]["environment"]
+    loaded = settings.load(ROOT / folder / "babelgate.yaml", environment)
+    assert loaded.reload.watch
+    alone = settings.load(None, environment)
+    assert set(loaded.queues) - set(alone.queues) == {"retried"}, "the file adds to the routes of the environment"
+    changed = loaded.model_copy(update={"queues": alone.queues})
+    assert needs_restart(changed, loaded) == []
 
 
 def test_microsoft_s_emulator_is_asked_for_and_has_the_queues_of_dead_letters() -> None:
