@@ -43,6 +43,11 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/e2e/test_push.py": (600, _KILLS),
     "tests/e2e/test_push_signatures.py": (600, _PROGRAMS),
     "tests/e2e/test_readme.py": (600, "it starts what the README starts"),
+    "tests/e2e/test_reload_brokers.py": (600, "it starts brokers and gateways, and waits for queues that are moved"),
+    "tests/e2e/test_reload_load.py": (
+        600,
+        "it loads ten configurations under load, and waits for queues that are moved",
+    ),
     "tests/e2e/test_reload_workers.py": (
         900,
         "workers are killed, and others start, each of which imports the program",

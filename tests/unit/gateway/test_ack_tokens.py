@@ -7,6 +7,7 @@ import json
 import string
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +15,10 @@ from msgspec.structs import replace
 
 from babelgate.brokers.binding import MAX_HANDLE_LENGTH
 from babelgate.errors import InvalidAckToken
+from babelgate.gateway import ack_tokens
 from babelgate.gateway.ack_tokens import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
 from babelgate.observe.events import Facts
+from tests.harness.world import KEYS
 
 KEY = TokenKey("k1", b"a" * 32)
 OTHER = TokenKey("k2", b"b" * 32)
@@ -251,3 +254,25 @@ def test_what_cannot_be_in_a_token_does_not_take_the_message_id_with_it(trace_id
 @pytest.mark.parametrize("message_id", ["i" * 2000, "\ud800"], ids=["long", "half a character"])
 def test_facts_may_have_nothing_that_fits(message_id: str) -> None:
     assert sealed_and_opened(Lease("q", "b", "1", "r", 0, 1, Facts(1, message_id))).facts == Facts()
+
+
+def test_versions_without_places_read_these_tokens_and_these_read_theirs() -> None:
+    """An upgrade, and the way back: a token lives longer than the process that has sealed it."""
+
+    class Before(msgspec.Struct, frozen=True, array_like=True):
+        broker: str
+        handle_start: bytes
+        handle_rest: str
+        receiver: str
+        deadline: int
+        attempts: int
+        facts: ack_tokens._PackedFacts
+
+    lease = Lease("q", "one", "ab:1", "me", 5, 1, place=4_000_000_000)
+    read = msgspec.msgpack.decode(ack_tokens._content(lease)[0], type=Before)
+    assert (read.broker, read.handle_rest, read.attempts) == ("one", ":1", 1)
+    assert ack_tokens._decode(msgspec.msgpack.encode(read)).place == 0
+    sealer = TokenSealer(KEYS)
+    token = sealer.seal(lease)
+    sealer._leases.forget(token)
+    assert sealer.open(token, "q") == lease
