@@ -96,7 +96,9 @@ def lifecycle(dated: str, homes: str, missing_spans: MissingSpans) -> str:
     def count(event: str) -> str:
         return f"count(*) filter (event = '{event}')"
 
-    hop = "{" + ", ".join(f"'{name}': \"{name}\"" for name in HOP) + "}"
+    # Sorted as structures, by their first fields. Aggregates with an order by these columns take twice the time.
+    event = "{" + ", ".join(f"'{name}': {quoted(name)}" for name in dict.fromkeys((*ORDER, *HOP, "to_queue"))) + "}"
+    hop = "{" + ", ".join(f"'{name}': hop.{quoted(name)}" for name in HOP) + "}"
     return f"""
         with placed as (
             select events.*, coalesce(homes.home, events.queue) as home
@@ -104,20 +106,23 @@ def lifecycle(dated: str, homes: str, missing_spans: MissingSpans) -> str:
         ),
         lives as (
             select {_LIFE}, max(job) as job, max(lang) as lang, max(trace_id) as trace_id, max(bytes) as bytes,
-                first(broker order by queue is distinct from home, {_ORDER}) filter (broker is not null) as broker,
-                last(coalesce(to_queue, queue) order by {_ORDER}) as last_queue,
-                last(event order by {_ORDER}) as last_event,
                 min("at") as first_at, {at("min", "accepted")} as accepted_at,
                 {at("min", "delivered")} as first_delivered_at, {at("min", "acked")} as acked_at,
                 {at("max", "dead_lettered")} as dead_lettered_at, {at("max", "dropped")} as dropped_at,
                 {count("accepted")} as copies, {count("delivered")} as deliveries, {count("acked")} as acks,
                 {count("nacked")} as nacks, {count("lease_expired")} as lease_expiries,
                 {count("dead_lettered")} as dead_letterings, {count("redriven")} as redrives, count(*) as events,
-                list({hop} order by {_ORDER})[1:{MAX_HOPS}] as hops
+                list_sort(list({event})) as sorted
             from placed group by {_LIFE}
         ),
         ended as (
-            select *,
+            select * exclude (sorted),
+                coalesce(
+                    [hop for hop in sorted if hop.broker is not null and hop.queue is not distinct from home][1].broker,
+                    [hop for hop in sorted if hop.broker is not null][1].broker
+                ) as broker,
+                coalesce(sorted[-1].to_queue, sorted[-1].queue) as last_queue, sorted[-1].event as last_event,
+                [{hop} for hop in sorted[1:{MAX_HOPS}]] as hops,
                 -- Counts decide, because the clocks of two processes may reverse the order of events.
                 case when acked_at is not null then 'acked' when dropped_at is not null then 'dropped'
                     when dead_letterings > redrives then 'dead_lettered' else 'open' end as outcome,
