@@ -24,7 +24,7 @@ from tools import compose
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = ROOT / "docker" / "pipeline"
 JOBS = ("ingest", "metrics", "report")
-PATIENCE_SECONDS = 240
+PATIENCE_SECONDS = 480
 MESSAGES = 7
 
 

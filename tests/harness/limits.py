@@ -25,7 +25,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/clients/test_tutorial.py": (1200, "it compiles five programs, and waits until leases end"),
     "tests/console/": (600, _PROGRAMS),
     "tests/e2e/test_behind_a_proxy.py": (600, "it starts a proxy and a gateway"),
-    "tests/e2e/test_compose_pipeline.py": (600, _SPARK),
+    "tests/e2e/test_compose_pipeline.py": (900, _SPARK),
     "tests/e2e/test_behind_envoy.py": (600, "it starts a proxy and a gateway"),
     "tests/e2e/test_demo_queues.py": (600, "it starts all that docker-compose.yml has"),
     "tests/e2e/test_docs_page.py": (900, _PROGRAMS),
