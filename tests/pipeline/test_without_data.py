@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import Commit, CommitContent
+from babelgate.pipeline.journal.ingest_unchanged import LITTLE_BYTES
 from babelgate.pipeline.journal.reader import FEW_RECORDS, commit
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader
@@ -45,7 +46,7 @@ def test_a_lake_without_data_is_refused_before_spark_starts(tmp_path: Path, argu
 def test_a_folder_without_data_is_warned_of_before_spark_starts(
     tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spark(self: Launch, name: str) -> NoReturn:
+    def spark(self: Launch, name: str, *, short: bool = False) -> NoReturn:
         raise JobFailed("Spark would start here")
 
     monkeypatch.setattr(Launch, "spark", spark)
@@ -74,6 +75,23 @@ def test_spark_starts_for_a_short_job_where_the_journal_is_small(
     engine = [] if command[0] == "compact" else ["--engine", "spark"]
     result = CliRunner().invoke(pipeline, [*command, "--lake", str(tmp_path), *engine])
     assert f"short: {records == FEW_RECORDS}" in result.stderr
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("command", ["--once", "--continuous"])
+def test_spark_starts_for_a_short_job_where_little_has_landed(
+    tmp_path: Path, command: str, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spark(self: Launch, name: str, *, short: bool = False) -> NoReturn:
+        raise JobFailed(f"short: {short}")
+
+    monkeypatch.setattr(Launch, "spark", spark)
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    for number, size in enumerate((LITTLE_BYTES - 1, 1 + more)):
+        (landing / f"{number}.ndjson.gz").write_bytes(bytes(size))
+    result = CliRunner().invoke(pipeline, ["ingest", str(landing), "--lake", str(tmp_path / "lake"), command])
+    assert f"short: {command == '--once' and not more}" in result.stderr
 
 
 def test_jobs_are_imported_without_spark_and_pandas() -> None:

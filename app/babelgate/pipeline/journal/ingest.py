@@ -16,7 +16,7 @@ from babelgate.pipeline.continuous import Continuous, Service, serving, stop_sig
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Totals, escape_glob
-from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, ingested_already
+from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, has_landed_little, ingested_already
 from babelgate.pipeline.journal.reader import gaps
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch, has_ended, reason_of
@@ -57,7 +57,7 @@ def ingest(
         say("ingest: nothing new has landed")
         folder, root = (f"file:{ArrowFiles(each).root}" for each in (landing, output))
         return _finish(launch, began, _facts(folder, root, Totals(), known))
-    with launch.spark("ingest") as spark:
+    with launch.spark("ingest", short=every is None and has_landed_little(landing)) as spark:
         landed = Files(spark, landing)
         if not landed.is_folder(landing):
             raise click.UsageError(f"{landing}: there is no such folder")

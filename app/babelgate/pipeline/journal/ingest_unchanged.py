@@ -1,4 +1,4 @@
-"""Recognises, without Spark, that ``ingest`` has nothing to do."""
+"""Recognises, without Spark, that ``ingest`` has nothing to do, or little."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
 
 ENDINGS = ".ndjson", ".ndjson.gz", ".ndjson.zst"
 """The endings of the names of segments."""
+LITTLE_BYTES = 4 * 1024 * 1024
+"""Up to this size of all segments, Spark costs less with the settings of a short job: some 200,000 records."""
 
 
 def ingested_already(landing: str, root: str) -> IngestedState | None:
@@ -43,6 +45,15 @@ def ingested_already(landing: str, root: str) -> IngestedState | None:
             return None
         remove_leftover_batches(reader, journal)
         return known
+
+
+def has_landed_little(landing: str) -> bool:
+    """Whether ``landing`` is a local folder with segments of at most :data:`LITTLE_BYTES`."""
+    try:
+        landed = ArrowFiles(landing)
+        return landed.is_local and sum(each.size for each in _landed(landed)) <= LITTLE_BYTES
+    except (OSError, ValueError):
+        return False
 
 
 def _landed(files: ArrowFiles) -> Iterator[LandedFile]:
