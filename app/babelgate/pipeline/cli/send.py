@@ -16,16 +16,16 @@ from babelgate.pipeline.cli.options import in_lake, starts_spark
 from babelgate.pipeline.spark.launch import Launch
 
 if TYPE_CHECKING:
-    from babelgate.pipeline.send.sources import Origin
+    from babelgate.pipeline.send.sources import SendOrigin
 
 _LOCAL_URL = "http://127.0.0.1:8080"
 _RUN_ID = r"[A-Za-z0-9._-]{1,64}"
 
 
-def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., Origin]], Callable[..., None]]:
+def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., SendOrigin]], Callable[..., None]]:
     """Turns a function that returns a source of messages into a command that sends them, with the common options."""
 
-    def decorate(command: Callable[..., Origin]) -> Callable[..., None]:
+    def decorate(command: Callable[..., SendOrigin]) -> Callable[..., None]:
         @starts_spark
         @functools.wraps(command)
         def sent(launch: Launch, lake: str, **values: Any) -> None:
@@ -86,7 +86,7 @@ def _send(
     launch: Launch,
     job: str,
     lake: str,
-    origin: Origin,
+    origin: SendOrigin,
     *,
     url: str,
     token: str | None,
@@ -143,7 +143,7 @@ _body_keys = click.option(
 )
 @_body_keys
 @_sends(drops_dead_letter=True)
-def redrive(lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | None) -> Origin:
+def redrive(lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | None) -> SendOrigin:
     """Send quarantined or dead-lettered messages to their queues again.
 
     They come from quarantined/ of the lake; with --from dead-letters from INPUTS, exports of dead letters as the API
@@ -159,7 +159,7 @@ def redrive(lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | N
 @click.command(epilog="\b\nExample:\n  babelgate pipeline replay --lake lake --to-queue orders-replayed --dry-run")
 @_body_keys
 @_sends(drops_dead_letter=False)
-def replay(lake: str, body_keys: Path | None) -> Origin:
+def replay(lake: str, body_keys: Path | None) -> SendOrigin:
     """Send the messages of the lake's journal/ again, which must contain bodies.
 
     Each message is sent once, as it was accepted, or else as it was first delivered.
@@ -182,7 +182,7 @@ def replay(lake: str, body_keys: Path | None) -> Origin:
 )
 @click.option("--column", help="Parquet column of the bodies.  [default: body, or the only fitting one]")
 @_sends(drops_dead_letter=False)
-def backfill(lake: str, inputs: tuple[str, ...], origin: str, column: str | None) -> Origin:
+def backfill(lake: str, inputs: tuple[str, ...], origin: str, column: str | None) -> SendOrigin:
     """Send stored messages.
 
     They come from accepted/ of the lake; with --from bodies from INPUTS: files and folders of bodies, NDJSON (plain,
@@ -205,27 +205,29 @@ def _no(inputs: tuple[str, ...], origin: str) -> None:
         raise click.UsageError(f"INPUTS: --from {origin} reads the lake, and no files.")
 
 
-def _dataset(root: str, dataset: str) -> Origin:
-    from babelgate.pipeline.send.sources import Origin, from_dataset, inputs_of_dataset
+def _dataset(root: str, dataset: str) -> SendOrigin:
+    from babelgate.pipeline.send.sources import SendOrigin, from_dataset, inputs_of_dataset
 
-    return Origin(lambda spark: from_dataset(spark, root, dataset), lambda reader: inputs_of_dataset(reader, dataset))
+    return SendOrigin(
+        lambda spark: from_dataset(spark, root, dataset), lambda reader: inputs_of_dataset(reader, dataset)
+    )
 
 
-def _journal(root: str, dead: bool, body_keys: Path | None) -> Origin:
+def _journal(root: str, dead: bool, body_keys: Path | None) -> SendOrigin:
     from babelgate.errors import ConfigError
-    from babelgate.pipeline.send.sources import Origin, from_journal, inputs_of_journal
+    from babelgate.pipeline.send.sources import SendOrigin, from_journal, inputs_of_journal
     from babelgate.privacy.body_keys import read_body_keys
 
     try:
         keys = read_body_keys(body_keys)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--body-keys") from None
-    return Origin(lambda spark: from_journal(spark, root, dead, keys), inputs_of_journal)
+    return SendOrigin(lambda spark: from_journal(spark, root, dead, keys), inputs_of_journal)
 
 
-def _files(inputs: tuple[str, ...], form: str, column: str | None) -> Origin:
-    from babelgate.pipeline.send.sources import Origin, from_files, inputs_of_files
+def _files(inputs: tuple[str, ...], form: str, column: str | None) -> SendOrigin:
+    from babelgate.pipeline.send.sources import SendOrigin, from_files, inputs_of_files
     from babelgate.pipeline.storage.inputs import ReadOptions
 
     reading = ReadOptions(form, column)
-    return Origin(lambda spark: from_files(spark, inputs, reading), lambda _: inputs_of_files(inputs))
+    return SendOrigin(lambda spark: from_files(spark, inputs, reading), lambda _: inputs_of_files(inputs))

@@ -20,7 +20,7 @@ from babelgate.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal
 from babelgate.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap, pieces
 from babelgate.pipeline.send.render import print_dry_run, print_result, refusal
 from babelgate.pipeline.send.request import SendRequest, digest_of, run_of
-from babelgate.pipeline.send.sources import Origin, Unread, distinct_messages, select_rows
+from babelgate.pipeline.send.sources import SendOrigin, Unread, distinct_messages, select_rows
 from babelgate.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
 from babelgate.pipeline.spark.console import progress, say, summarize
 from babelgate.pipeline.spark.launch import Launch
@@ -37,7 +37,7 @@ _STALE_MARGIN_MS = 180_000
 """The longest time between the gateway storing a key and the task writing its ledger line."""
 
 
-def send_messages(launch: Launch, request: SendRequest, output: str, origin: Origin) -> Manifest | None:
+def send_messages(launch: Launch, request: SendRequest, output: str, origin: SendOrigin) -> Manifest | None:
     """Run the job and print its result. Returns the manifest of the ledger, None for a dry run.
 
     Raises UsageError, JobFailed; Partial if some messages were not delivered.
@@ -64,7 +64,7 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Ori
     return manifest
 
 
-def _without_spark(request: SendRequest, output: str, origin: Origin) -> tuple[Manifest, str] | None:
+def _without_spark(request: SendRequest, output: str, origin: SendOrigin) -> tuple[Manifest, str] | None:
     """The manifest of the run and the URL of its ledger if nothing is left to send; None otherwise, or if ``output`` is
     not local. Raises UsageError, JobFailed."""
     try:

@@ -45,7 +45,7 @@ class Source(NamedTuple):
     places: list[str]
 
 
-class Origin(NamedTuple):
+class SendOrigin(NamedTuple):
     """Where the messages are. ``read``: makes the source; ``inputs``: its ``inputs``, without Spark."""
 
     read: Callable[[SparkSession], Source]
