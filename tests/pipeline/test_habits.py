@@ -115,7 +115,7 @@ def test_a_local_master_retries_tasks_as_a_cluster_does(asked, used):
 
 
 def test_the_package_is_shipped_as_it_is_installed(tmp_path):
-    first = session._packed(tmp_path)
+    first = session.packed(tmp_path)
     assert first is not None
     content = first.read_bytes()
     with zipfile.ZipFile(first) as archive:
@@ -125,7 +125,7 @@ def test_the_package_is_shipped_as_it_is_installed(tmp_path):
         "babelgate/envelope/editing.py",
         "babelgate/pipeline/validate/validation_task.py",
     } <= set(names)
-    session._packed(tmp_path)
+    session.packed(tmp_path)
     assert first.read_bytes() == content
     sys_path = (
         f"import sys; sys.path.insert(0, {str(first)!r}); import babelgate.pipeline.validate.validation_task as m"

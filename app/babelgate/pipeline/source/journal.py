@@ -8,7 +8,7 @@ always delimit the same segments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -20,6 +20,8 @@ from babelgate.pipeline.journal.segment_lines import CorruptLine, parse_segment_
 from babelgate.pipeline.journal.tasks import FileReport, journal_rows
 from babelgate.pipeline.storage.input_files import InputFile, find, locate
 from babelgate.pipeline.storage.schemas import JOURNAL, ddl
+from babelgate.privacy.body_keys import opened, why
+from babelgate.privacy.ciphers import BodyCipher, BodyKey, BodyUnreadable
 
 RECORDS = {name: kind for name, kind in JOURNAL.columns.items() if name != "ingest_batch"}
 """The columns of ``journal`` except ``ingest_batch``, which only the job ``ingest`` sets."""
@@ -27,6 +29,16 @@ SCHEMA = ddl(RECORDS)
 
 _SHARE_BYTES = 16 * 1024 * 1024
 Offset = dict[str, str]
+
+
+class RecordReading(NamedTuple):
+    """How records are read. ``body_keys``: id and secret of the keys of encrypted bodies; none: those stay encrypted.
+
+    ``skip_corrupt``: corrupt lines are skipped, and bodies that no key opens stay encrypted; otherwise both fail.
+    """
+
+    skip_corrupt: bool = False
+    body_keys: tuple[tuple[str, bytes], ...] = ()
 
 
 class SegmentPartition(InputPartition):
@@ -39,9 +51,9 @@ class SegmentPartition(InputPartition):
 class JournalReader(DataSourceReader):
     """Reads all landed segments."""
 
-    def __init__(self, path: str, skip_corrupt: bool) -> None:
+    def __init__(self, path: str, reading: RecordReading) -> None:
         self._path = path
-        self._skip_corrupt = skip_corrupt
+        self._reading = reading
 
     def partitions(self) -> Sequence[InputPartition]:
         """Groups small segments into one partition."""
@@ -50,16 +62,16 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the records as Arrow batches. Raises ValueError for a corrupt line, unless those are skipped."""
         assert isinstance(partition, SegmentPartition)
-        return _records(partition.urls, self._skip_corrupt)
+        return _records(partition.urls, self._reading)
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streams segments as they land, at most ``max_segments`` per batch, the oldest first."""
 
-    def __init__(self, path: str, max_segments: int, skip_corrupt: bool) -> None:
+    def __init__(self, path: str, max_segments: int, reading: RecordReading) -> None:
         self._path = path
         self._max_segments = max_segments
-        self._skip_corrupt = skip_corrupt
+        self._reading = reading
         self._until: frozenset[Segment] | None = None
 
     def initialOffset(self) -> Offset:
@@ -101,7 +113,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """As :meth:`JournalReader.read`."""
         assert isinstance(partition, SegmentPartition)
-        return _records(partition.urls, self._skip_corrupt)
+        return _records(partition.urls, self._reading)
 
 
 def landed_segments(path: str) -> dict[Segment, InputFile]:
@@ -124,7 +136,7 @@ def _shared(files: Iterable[InputFile]) -> list[InputPartition]:
     return [*tasks, SegmentPartition(pending)] if pending else tasks
 
 
-def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
+def _records(urls: Sequence[str], reading: RecordReading) -> Iterator[Any]:
     for url in urls:
         system, path = locate(url)
         with system.open_input_file(path) as file:
@@ -132,11 +144,34 @@ def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
         reports: list[dict[str, FileReport]] = []
         files = pa.RecordBatch.from_pydict({"path": [url], "content": pa.array([content], pa.binary())})
         for rows in journal_rows([files], {}, reports.append, ""):
-            yield rows.select(list(RECORDS))
-        if reports[0][url].corrupt and not skip_corrupt:
+            records = rows.select(list(RECORDS))
+            yield _in_clear(records, url, reading) if reading.body_keys else records
+        if reports[0][url].corrupt and not reading.skip_corrupt:
             first = next(each for each in parse_segment_lines(pa.py_buffer(content)) if isinstance(each, CorruptLine))
             place = f"{url}, byte {first.at}: {first.reason}: {first.detail}"
             raise ValueError(f"{place} (the option corrupt=skip skips such lines)")
+
+
+def _in_clear(rows: Any, url: str, reading: RecordReading) -> Any:
+    """``rows`` with the bodies decrypted into ``envelope``. Raises ValueError for one that no key opens."""
+    encrypted = rows.column("envelope_encrypted")
+    if encrypted.null_count == len(encrypted):
+        return rows
+    cipher = BodyCipher([BodyKey(key, secret) for key, secret in reading.body_keys])
+    stored, bodies = encrypted.to_pylist(), rows.column("envelope").to_pylist()
+    for at, (each, queue) in enumerate(zip(stored, rows.column("queue").to_pylist(), strict=True)):
+        if each is None:
+            continue
+        try:
+            bodies[at], stored[at] = opened(each, queue or "", cipher), None
+        except BodyUnreadable as error:
+            if not reading.skip_corrupt:
+                place = f"{url}: a body of {queue}: {why(error)}"
+                raise ValueError(f"{place} (the option corrupt=skip leaves such bodies encrypted)") from None
+    for name, values in (("envelope", bodies), ("envelope_encrypted", stored)):
+        column = rows.schema.get_field_index(name)
+        rows = rows.set_column(column, rows.schema.field(column), pa.array(values, rows.schema.field(column).type))
+    return rows
 
 
 def _is_read(segment: Segment, read: Mapping[str, Ranges]) -> bool:

@@ -5,25 +5,36 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from babelgate.errors import ConfigError
 from babelgate.jsontext import digits
 from babelgate.pipeline.send.bodies import is_queue
 from babelgate.pipeline.send.gateway import Target, url_fault
+from babelgate.privacy.body_keys import read_body_keys
 
 LOCAL_URL = "http://127.0.0.1:8080"
 MAX_PEEKED = 100
 """The API's own maximum."""
 
-_OF_A_QUEUE = ("queue", "url", "token", "limit", "body_column", "key_column", "run_id", "max_rate", "give_up_seconds")
-_OF_A_JOURNAL = ("path", "max_segments", "corrupt")
+MAX_WAIT_SECONDS = 30.0
+"""The API's own maximum."""
+_OF_READING = ("limit", "max_messages", "wait_seconds", "lease_seconds")
+_OF_WRITING = ("body_column", "key_column", "run_id", "max_rate", "give_up_seconds")
+_OF_A_QUEUE = ("queue", "url", "token", *_OF_READING, *_OF_WRITING)
+_OF_A_JOURNAL = ("path", "max_segments", "corrupt", "body_keys")
 # Spark passes these to every source.
 _OF_SPARK = ("checkpointlocation",)
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 class SourceOptions(NamedTuple):
-    """The parsed options; one of ``queue`` and ``path`` is set. ``max_rate``: messages/s per task, None: no bound."""
+    """The parsed options; one of ``queue`` and ``path`` is set. ``max_rate``: messages/s per task, None: no bound.
+
+    ``max_messages``: of a batch of a stream; ``lease_seconds``: None: the queue's own; ``body_keys``: id and secret of
+    the keys of encrypted bodies.
+    """
 
     queue: str | None
     path: str | None
@@ -36,6 +47,10 @@ class SourceOptions(NamedTuple):
     run_id: str | None = None
     max_rate: float | None = None
     give_up_seconds: float = 90.0
+    max_messages: int = 1000
+    wait_seconds: float = 1.0
+    lease_seconds: float | None = None
+    body_keys: tuple[tuple[str, bytes], ...] = ()
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -69,6 +84,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     max_segments = _integer(given, "max_segments", 1000, 1_000_000, wrong)
     max_rate = _seconds(given, "max_rate", wrong)
     give_up = _seconds(given, "give_up_seconds", wrong)
+    max_messages = _integer(given, "max_messages", 1000, 100_000, wrong)
+    wait = _seconds(given, "wait_seconds", wrong)
+    if wait is not None and wait > MAX_WAIT_SECONDS:
+        wrong.append(f"wait_seconds is at most {MAX_WAIT_SECONDS:.0f}, not {wait:g}")
+    lease = _seconds(given, "lease_seconds", wrong)
+    keys = () if path is None else _body_keys(given.get("body_keys"), wrong)
     if wrong:
         raise ValueError("; ".join(wrong))
     return SourceOptions(
@@ -83,7 +104,19 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         run_id=run_id,
         max_rate=max_rate,
         give_up_seconds=90.0 if give_up is None else give_up,
+        max_messages=max_messages,
+        wait_seconds=1.0 if wait is None else wait,
+        lease_seconds=lease,
+        body_keys=keys,
     )
+
+
+def _body_keys(file: str | None, wrong: list[str]) -> tuple[tuple[str, bytes], ...]:
+    try:
+        return tuple((key.id, key.secret) for key in read_body_keys(None if file is None else Path(file)))
+    except ConfigError as error:
+        wrong.append(f"body_keys: {error}")
+        return ()
 
 
 def _integer(given: Mapping[str, str], name: str, default: int, most: int, wrong: list[str]) -> int:

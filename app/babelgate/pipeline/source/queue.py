@@ -27,15 +27,11 @@ from babelgate.envelope.options import IDEMPOTENCY_KEY
 from babelgate.pipeline.send.bodies import Changes, Unsendable, entry, key_of, outgoing
 from babelgate.pipeline.send.gateway import Outcome
 from babelgate.pipeline.send.sender import Sender, StoredMessage
+from babelgate.pipeline.source.messages import MessageRow, row_of
 from babelgate.pipeline.source.options import SourceOptions
 from babelgate.pipeline.storage.inputs import Body
 from babelgate.pipeline.validate.classify import classify
 
-PEEKED = (
-    "message_id string, job string, trace_id string, lang string, created_at bigint, attempts bigint, "
-    "body binary, headers map<string,string>"
-)
-"""The columns of peeked messages; ``body`` is unchanged."""
 _ANSWER_SECONDS = 60.0
 _NO_CHANGES = Changes()
 
@@ -59,7 +55,7 @@ class QueueReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: InputPartition) -> Iterator[MessageRow]:
         """Makes one request, of at most 60 s. Raises RuntimeError with the answer of the gateway if it is not 200."""
         queue, target = self._options.queue or "", self._options.target
         headers = {"authorization": f"Bearer {target.token}"} if target.token else {}
@@ -73,9 +69,7 @@ class QueueReader(DataSourceReader):
             raise RuntimeError(f"the gateway answers {answer.status_code}: {answer.text[:500]}")
         for message in msgspec.json.decode(answer.content, type=_Page).messages:
             body = bytes(message.envelope) if message.envelope_base64 is None else message.envelope_base64
-            facts = classify(Body(0, body, len(body)), "", "")
-            columns = facts.message_id, facts.job, facts.trace_id, facts.lang, facts.created_at, facts.attempts
-            yield *columns, body, message.headers
+            yield row_of(body, message.headers)
 
 
 @dataclass

@@ -27,6 +27,8 @@ DEFAULT_MASTER = "local[*]"
 _OLDEST_JAVA = 17
 """Spark 4 runs on Java 17 and later: https://spark.apache.org/docs/latest/#downloading"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+PACKAGE = "babelgate.zip"
+"""The file that executors get."""
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
@@ -174,7 +176,7 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path,
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     remember_classes(started.sparkContext._jvm)
-    package = _packed(folder)
+    package = packed(folder)
     if package is not None:
         started.sparkContext.addPyFile(str(package))
     return started
@@ -210,12 +212,12 @@ def _with_retries(master: str) -> str:
     return f"local[{threads[1] or 1},4]" if threads else master
 
 
-def _packed(folder: Path) -> Path | None:
+def packed(folder: Path) -> Path | None:
     """This package as a zip file for the executors; None if it runs from a zip file, which Spark ships already."""
     home = Path(babelgate.__file__).parent
     if not home.is_dir():
         return None
-    target = folder / "babelgate.zip"
+    target = folder / PACKAGE
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(home.rglob("*.py")):
             entry = zipfile.ZipInfo(path.relative_to(home.parent).as_posix(), _EPOCH)
