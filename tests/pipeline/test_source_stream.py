@@ -17,7 +17,8 @@ from tests.harness.gateway import gateway
 from tests.pipeline.sending import body
 from tests.pipeline.test_source import run
 
-SECONDS = 240
+SECONDS = 600
+pytestmark = pytest.mark.timeout(1_500)
 
 
 @pytest.fixture
