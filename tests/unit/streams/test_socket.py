@@ -63,7 +63,7 @@ class Exchange:
 
 def socket_of(gateway: Settling, exchange: Exchange) -> Socket:
     access = SimpleNamespace(route=SimpleNamespace(broker="memory"))
-    made: Any = (gateway, access, exchange, SimpleNamespace(window=1, refusal=None))
+    made: Any = (gateway, exchange, SimpleNamespace(access=access, window=1, refusal=None))
     return Socket(*made)
 
 
