@@ -141,11 +141,19 @@ class KeyStores:
         self._stores = {name: binding.keys for name, binding in bindings.items() if isinstance(binding, KeepsKeys)}
         self._used: set[str] = set()
         self._retries = {name: SettlementRetries(name, store, policy.terms) for name, store in self._stores.items()}
+        self._replaced: dict[int, SettlementRetries] = {}
+        """Of connections whose broker has another one now, by the store's id."""
 
     def add(self, name: str, store: KeyStore) -> None:
-        """Keep keys also at the store of a broker that a reload of the configuration has added."""
+        """Keep keys also at the store of a broker that a reload of the configuration has added, or connected again."""
+        before = self._stores.get(name)
+        if before is store:
+            return
+        if before is not None:
+            self._replaced[id(before)] = self._retries[name]
         self._stores[name] = store
-        self._retries[name] = SettlementRetries(name, store, self.policy.terms)
+        returned = self._replaced.pop(id(store)) if id(store) in self._replaced else None
+        self._retries[name] = returned or SettlementRetries(name, store, self.policy.terms)
 
     def store(self, route: Route) -> tuple[KeyStore, SettlementRetries]:
         """The store of the keys of a queue, and its retries. Raises IdempotencyUnsupported."""
@@ -178,7 +186,7 @@ class KeyStores:
 
     async def close(self) -> None:
         """Make a last attempt to settle the remaining keys; idempotent."""
-        await asyncio.gather(*(retries.close() for retries in self._retries.values()))
+        await asyncio.gather(*(each.close() for each in (*self._retries.values(), *self._replaced.values())))
 
     def _name(self, route: Route) -> str:
         return route.broker if self.policy.store == OWN else self.policy.store

@@ -190,6 +190,8 @@ def _replace(gateway: Gateway, was: Binding, binding: Binding, error: BrokerErro
         _add(gateway, binding, error)
         return
     gateway.bindings[binding.name] = binding
+    if isinstance(binding, KeepsKeys):
+        gateway.keys.add(binding.name, binding.keys)
     gateway.maintenance.warn(binding)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.envelope import Limits, inspect
 from babelgate.errors import BrokerUnavailable, ConfigError
 from babelgate.gateway.access import Access
@@ -24,6 +25,7 @@ from babelgate.schemas.job_schemas import JobSchemas
 from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE, OWNED, ConnectedMemory, MemoryBinding
 from tests.harness.world import KEYS, draft
+from tests.unit.gateway.test_idempotency import Deaf, settlings
 
 SOON = 60.0
 HERE, THERE = "redis://here", "redis://there"
@@ -249,6 +251,32 @@ async def test_an_outage_of_the_old_server_is_none_of_the_new_one(site: Site) ->
     site.one.faults.clear()
     await eventually(lambda: not outages.circuits["one"].is_open)
     assert await site.settle(acks=[second.ack_token]) == [""]
+
+
+class Keeping(MemoryBinding):
+    """KeepsKeys, at a store that takes no settlement while it is ``down``."""
+
+    def __init__(self, name: str, capabilities: BrokerCapabilities = CAPABLE) -> None:
+        super().__init__(name, capabilities)
+        self.keys = Deaf()
+
+
+async def test_keys_are_kept_at_the_connection_that_is_used_again() -> None:
+    site = Site(Keeping)
+    old, new = site.one, Keeping("one")
+    assert isinstance(old, Keeping)
+    route = Rule("q", old, address=HERE).route("q")
+    keys, retries = site.gateway.keys.store(route)
+    assert keys is old.keys
+    await retries.settle(settlings(1))
+    await site.load(Rule("q", new, address=THERE))
+    assert site.gateway.keys.store(route)[0] is new.keys
+    await site.gateway.keys.store(route)[1].settle(settlings(2))
+    await site.load(Rule("q", old, address=HERE))
+    assert site.gateway.keys.store(route) == (old.keys, retries)
+    old.keys.down = new.keys.down = False
+    await site.gateway.close()
+    assert (len(old.keys.heard), len(new.keys.heard)) == (1, 2), "what both are owed is settled at the end"
 
 
 async def test_all_connections_are_closed_at_the_end(site: Site) -> None:
