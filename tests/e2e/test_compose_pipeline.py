@@ -30,8 +30,8 @@ MESSAGES = 7
 
 @contextmanager
 def container(words: list[str], environ: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The entry point of the image with these words, in a session of its own; killed with the block, or with the process
-    that runs the tests."""
+    """The entry point of the image with these words, in a session of its own; killed with the block, or with the
+    process that runs the tests."""
     command = ["setpriv", "--pdeathsig", "KILL", str(ENTRY), *words]
     with log.open("wb") as file:
         process = subprocess.Popen(command, env=os.environ | environ, stdout=file, stderr=file, start_new_session=True)
