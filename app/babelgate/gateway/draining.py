@@ -118,6 +118,12 @@ class QueueDrains:
         """Messages that the new broker has refused."""
         self._awake: dict[Key, asyncio.Event] = {}
         """Ends the pause of a drain."""
+        self._owners: dict[int, str] = {}
+        """The queue that left each place last, by :attr:`babelgate.brokers.route.BrokerRoute.place`."""
+
+    def left_by(self, route: Route) -> None:
+        """What is left at the place of ``route`` is its queue's, and of no queue that had the place before."""
+        self._owners[route.place] = route.queue
 
     def start(self, former: Route, router: Router, outages: Outages) -> None:
         """Empty the queue of ``former``; ``router`` finds where it lives now. Needs a running event loop."""
@@ -271,20 +277,22 @@ class QueueDrains:
             await asyncio.wait_for(self._stopping.wait(), min(REFUSED_SECONDS, seconds / 2))
         await former.give_back(handles)
 
-    @staticmethod
-    def _elsewhere(former: Route, router: Router) -> Route | None:
+    def _elsewhere(self, former: Route, router: Router) -> Route | None:
         """Where the queue is routed now; None without a route, where that leads to the same place, and where another
-        queue has this place now."""
+        queue has this place now, or was the last to have it."""
+        if self._owners.get(former.place, former.queue) != former.queue:
+            return None
         try:
             route = router.route(former.queue)
             owner = router.queue_of(former.binding, former.native.name)
+            if owner is not None and owner != former.queue and owner in router.configured():
+                # Its broker may have another connection to this place.
+                is_taken = router.route(owner).place == former.place
+            else:
+                is_taken = False
         except BabelgateError:
             return None
-        if owner is not None and owner != former.queue and owner in router.configured():
-            rule = router.rule(owner)
-            if rule is not None and rule.binding is former.binding:
-                return None
-        return None if route.place == former.place else route
+        return None if is_taken or route.place == former.place else route
 
     def _message(self, former: Route, route: Route, delivery: Delivery) -> Outgoing:
         """The message to publish for a delivery. One that is poison is moved byte for byte."""

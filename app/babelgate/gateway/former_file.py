@@ -71,7 +71,7 @@ def restore(gateway: Gateway, routes: Iterable[FormerRoute], now: int, addresses
     generations: list[dict[str, Rule]] = []
     found: list[Route] = []
     missing: dict[str, list[str]] = {}
-    for each in routes:
+    for each in sorted(routes, key=lambda route: route.moved_at):
         current = _current(gateway.router, each.queue)
         if current is None or now - each.moved_at >= KEPT_MS:
             continue
@@ -107,6 +107,7 @@ def restore(gateway: Gateway, routes: Iterable[FormerRoute], now: int, addresses
     for generation in generations:
         gateway.former.remember(Router(list(generation.values())))
     for route in found:
+        gateway.former.drains.left_by(route)
         gateway.former.drains.start(route, gateway.router, gateway.outages)
 
 

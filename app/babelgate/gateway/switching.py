@@ -164,6 +164,9 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     # Another worker or replica may have handed out leases of queues that this process has not used.
     if moving or _leads_elsewhere(old, gateway.router):
         gateway.former.remember(old)
+    for name in old.configured():
+        if (left_route := _route(old, name)) is not None:
+            gateway.former.drains.left_by(left_route)
     for route in moving.values():
         _move(gateway, route)
     gateway.admission.share_among(len(gateway.bindings))
