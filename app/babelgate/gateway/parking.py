@@ -50,7 +50,7 @@ _CLOSE_SECONDS = 10.0
 _LEASE_SPARE_SECONDS = 10.0
 
 Key = tuple[str, str, str]
-"""The parking broker, the broker of the queue, and the queue."""
+"""The parking broker, or the key of a former connection to one, the broker of the queue, and the queue."""
 
 log = get_logger(__name__)
 _throttled = LogThrottle(log)
@@ -112,8 +112,9 @@ class Mover:
         self._list_at = {name: 0.0 for name, binding in self._bindings.items() if cannot_park(binding) is None}
 
     def configure(self, bindings: Mapping[str, Binding]) -> None:
-        """Move by the routes that there are now, after a reload of the configuration. ``bindings``: of all brokers that
-        are open. What is parked for one that was removed, or on one, goes where its queue is routed now."""
+        """Move by the routes that there are now, after a reload of the configuration. ``bindings``: all that are open,
+        by the broker's name; a former connection by a key that stays. What is parked for a broker that was removed, or
+        on one, goes where its queue is routed now."""
         self._bindings = bindings
         self._read_routes()
         if self._task is None or self._task.done():
@@ -209,7 +210,7 @@ class Mover:
             log.exception("parking queues not listed", broker=name)
             return 0
         self._listed[name] = [(name, *found) for found in map(parked_queue, natives) if found is not None]
-        self._list_at[name] = now + LIST_SECONDS if name in self._places else float("inf")
+        self._list_at[name] = now + LIST_SECONDS if binding.name in self._places else float("inf")
         return len(self._listed[name])
 
     async def _move_from(self, key: Key, queue: _Queue) -> int:
@@ -227,7 +228,9 @@ class Mover:
             runtime = self._runtime(broker, name)
             if runtime is None:
                 queue.rests_until = self._clock() + UNROUTED_SECONDS
-                log.warning("parked messages have no route", queue=name, broker=broker, parking=place, count=count)
+                log.warning(
+                    "parked messages have no route", queue=name, broker=broker, parking=binding.name, count=count
+                )
                 return 0
             most = min(runtime.route.capabilities.max_batch, _MOVED_AT_ONCE)
             lease_seconds = 2 * (binding.timeout_seconds + runtime.route.binding.timeout_seconds) + _LEASE_SPARE_SECONDS
@@ -241,7 +244,7 @@ class Mover:
                     if deliveries:
                         mean = sum(len(each.body) for each in deliveries) / len(deliveries)
                         queue.message_bytes = max(mean, queue.message_bytes / 2, 1)
-                    done, is_failed = await self._move(key, native, runtime, deliveries, until)
+                    done, is_failed = await self._move(binding, broker, native, runtime, deliveries, until)
                 finally:
                     self._moving.discard(key)
                 moved += done
@@ -253,10 +256,10 @@ class Mover:
                 if len(deliveries) < limit or self._clock() >= ends_at:
                     break
         except BrokerError as error:
-            _throttled.warning("parked messages not moved", queue=name, broker=place, error=error)
+            _throttled.warning("parked messages not moved", queue=name, broker=binding.name, error=error)
             queue.rests_until = self._clock() + queue.backoff.failed()
         except Exception:
-            log.exception("parked messages not moved", queue=name, broker=place)
+            log.exception("parked messages not moved", queue=name, broker=binding.name)
             queue.rests_until = self._clock() + queue.backoff.failed()
         return moved
 
@@ -271,13 +274,19 @@ class Mover:
             return None
 
     async def _move(
-        self, key: Key, native: NativeQueue, runtime: QueueRuntime, deliveries: Sequence[Delivery], until: float
+        self,
+        place: Binding,
+        broker: str,
+        native: NativeQueue,
+        runtime: QueueRuntime,
+        deliveries: Sequence[Delivery],
+        until: float,
     ) -> tuple[int, bool]:
-        """Publish ``deliveries`` to their queue, and remove those that its broker has confirmed, chunk by chunk; after
-        ``until``, by the mover's clock, the rest is given back. Returns the number removed, and whether that broker
-        did not answer, or a lease was over too soon. Raises BrokerError of the parking broker."""
-        binding, broker, _ = key
-        place, route = self._bindings[binding], runtime.route
+        """Publish ``deliveries`` of ``place``, parked for ``broker``, to their queue, and remove those that its broker
+        has confirmed, chunk by chunk; after ``until``, by the mover's clock, the rest is given back. Returns the number
+        removed, and whether that broker did not answer, or a lease was over too soon. Raises BrokerError of ``place``.
+        """
+        route = runtime.route
 
         def read(delivery: Delivery) -> Outgoing | Exception:
             try:
@@ -293,7 +302,7 @@ class Mover:
                 ready.append((delivery.handle, message))
                 continue
             refused.append(delivery.handle)
-            _throttled.warning("parked message not read", queue=route.queue, broker=binding, error=message)
+            _throttled.warning("parked message not read", queue=route.queue, broker=place.name, error=message)
         moved = lost = 0
         silent: list[str] = []
         left: list[str] = []
@@ -320,7 +329,7 @@ class Mover:
                 moved += removed
                 lost += len(confirmed) - removed
         if lost:
-            _throttled.warning("parked messages may be moved twice", queue=route.queue, broker=binding, count=lost)
+            _throttled.warning("parked messages may be moved twice", queue=route.queue, broker=place.name, count=lost)
         if silent or left:
             await place.release(native, [*silent, *left], 0, failed=False)
         if refused:

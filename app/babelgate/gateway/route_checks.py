@@ -63,7 +63,8 @@ def _check_move(key: str, before: Rule | None, after: Rule) -> None:
         return
     old, new = dict(before.options or {}), dict(after.options or {})
     changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    if before.parking is not after.parking:
+    # Parked messages follow to another connection.
+    if (before.parking and before.parking.name) != (after.parking and after.parking.name):
         changed.append("parking")
     if changed:
         name = after.binding.name

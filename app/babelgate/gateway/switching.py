@@ -172,7 +172,7 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     gateway.admission.share_among(len(gateway.bindings))
     gateway.overview.configure(parts.required, parts.urls)
     gateway.queue_list.configure()
-    left = {f"{each.name} ({number})": each for number, each in enumerate(gateway.former.replaced)}
+    left = {f"{each.name} #{id(each)}": each for each in gateway.former.replaced}
     gateway.mover.configure({**left, **open_still, **gateway.bindings})
     gateway.schema_checks.schemas = parts.schemas
     _limit(gateway, parts.rate_limits)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import Struct
 
+from babelgate.brokers.binding import Binding, Delivery
+from babelgate.brokers.sqlite.binding import connect
 from babelgate.gateway.routing import Router, Rule
 from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
 from babelgate.schemas.job_schemas import JobSchemas
@@ -60,6 +64,69 @@ async def moved(replica: Replica, kept: Sequence[str]) -> MemoryBinding:
     )
     switch(gateway, parts, await queues_in_use(gateway), {})
     return other
+
+
+@asynccontextmanager
+async def parking_elsewhere(replica: Replica, directory: Path) -> AsyncIterator[Callable[[], Awaitable[MemoryBinding]]]:
+    """A load that gives both brokers another connection, that of the parking broker to another file. It returns the
+    new one of the queue's broker."""
+    gateway, site = replica.gateway, replica.site
+    local = connect("local", f"sqlite:///{directory}/other.db", {}, site.clock)
+    await local.open()
+
+    async def load() -> MemoryBinding:
+        capped = Restoring("capped", site.capped._capabilities, site.clock)
+        capped._queues, capped._handles = site.capped._queues, site.capped._handles
+        bindings: dict[str, Binding] = {"capped": capped, "local": local}
+        parts = GatewayParts(
+            bindings=bindings,
+            router=Router([], Rule("*", capped, parking=local)),
+            required=frozenset(),
+            urls={},
+            rate_limits=None,
+            schemas=JobSchemas({}),
+        )
+        switch(gateway, parts, await queues_in_use(gateway), {})
+        return capped
+
+    try:
+        yield load
+    finally:
+        await local.close()
+
+
+async def test_a_load_in_the_middle_of_a_move_moves_nothing_twice(
+    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica.publish(draft({}), delay_seconds=1_000)
+    replica.site.later(1_000)
+    reserve = replica.local.reserve
+    async with parking_elsewhere(replica, tmp_path) as load:
+
+        async def reserved(*given: Any) -> Sequence[Delivery]:
+            deliveries = await reserve(*given)
+            if deliveries:
+                await load()
+            return deliveries
+
+        monkeypatch.setattr(replica.local, "reserve", reserved)
+        assert await replica.mover.move() == 1
+        replica.site.later(1_000)
+        assert await replica.mover.move() == 0
+        assert len(replica.site.capped.ready(replica.site.queue)) == 1
+
+
+async def test_a_lease_of_a_former_connection_parks_where_it_is_looked_for(replica: Replica, tmp_path: Path) -> None:
+    await replica.publish(draft({}))
+    leased = await replica.one()
+    async with parking_elsewhere(replica, tmp_path) as load:
+        capped = await load()
+        assert await replica.mover.move() == 0, "nothing is parked there by now"
+        assert await replica.nack(leased, 1_000) == [None]
+        replica.site.later(1_000)
+        assert await replica.mover.move() == 1
+        (message,) = capped.ready(replica.site.queue)
+        assert b'"attempts":1' in message.body
 
 
 async def test_what_was_parked_follows_its_queue(replica: Replica, kept: Sequence[str]) -> None:

@@ -299,6 +299,16 @@ def test_a_native_queue_of_another_queue_is_refused() -> None:
     check_moves(before, Router([Rule("b", one, native_name="x")]))
 
 
+def test_a_parking_broker_may_get_another_connection_but_no_other_name() -> None:
+    one, local = keeping("one"), keeping("local")
+    before = Router([Rule("a", one, parking=local)])
+    check_moves(before, Router([Rule("a", one, parking=again(local))]))
+    for other in (None, keeping("other")):
+        with pytest.raises(ConfigError) as refused:
+            check_moves(before, Router([Rule("a", one, parking=other)]))
+        assert refused.value.facts["key"] == "queues.a.parking"
+
+
 async def test_a_drain_leaves_what_is_another_queues_now(site: Site) -> None:
     await site.publish()
     await site.load(Rule("q", site.one, native_name="other", address=HERE))
