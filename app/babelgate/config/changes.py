@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from babelgate.brokers.address import address_of
 from babelgate.config.settings import Settings
+from babelgate.gateway.idempotency import NONE, OWN
 from babelgate.masking import MASK, mask_value
 
 Path = tuple[str | int, ...]
@@ -61,7 +63,19 @@ def needs_restart(before: Settings, after: Settings) -> list[str]:
     # What counts there is not taken along.
     store = ("brokers", before.rate_limits.store)
     keys += [dotted(path) for path in paths if path[:2] == store and path[2:] != ("required",)]
+    keys += [dotted(path) for path in paths if _loses_keys(before, after, path)]
     return list(dict.fromkeys(keys))
+
+
+def _loses_keys(before: Settings, after: Settings, path: Path) -> bool:
+    """Whether the idempotency keys of all queues would be at another server, by a change at ``path``: a repeated
+    request would be published again."""
+    name = before.idempotency.store
+    if name in (OWN, NONE) or path[:2] != ("brokers", name) or path[2:] in (("required",), ("timeout_seconds",)):
+        return False
+    both = (before.brokers.get(name), after.brokers.get(name))
+    addresses = {each and address_of(name, each.url, each.options) for each in both}
+    return len(addresses) > 1
 
 
 def _rule(path: Path) -> tuple[str, ...]:

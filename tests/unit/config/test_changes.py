@@ -98,6 +98,23 @@ def test_the_broker_that_counts_rates_stays(settings: Any) -> None:
         assert needs_restart(settings(**rates), settings(**rates, brokers=brokers)) == keys
 
 
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ({"required": False, "timeout_seconds": 7}, []),
+        ({"url": "redis://:another@127.0.0.1/0"}, []),
+        ({"url": "redis://127.0.0.1/1", "timeout_seconds": 7}, ["brokers.one.url"]),
+    ],
+)
+def test_the_broker_that_keeps_all_idempotency_keys_stays_at_its_server(
+    settings: Any, change: dict[str, Any], keys: list[str]
+) -> None:
+    named = {"idempotency": {"store": "one"}}
+    brokers = {**BASE["brokers"], "one": {**BASE["brokers"]["one"], **change}}
+    assert needs_restart(settings(**named), settings(**named, brokers=brokers)) == keys
+    assert needs_restart(settings(), settings(brokers=brokers)) == [], "keys of each queue's own broker"
+
+
 def test_keys_are_spelled_as_in_the_file(settings: Any) -> None:
     schemas = {"directory": "."}
     before, after = settings(schemas=schemas), settings(schemas=schemas, default={"broker": "one", "schema": "warn"})
