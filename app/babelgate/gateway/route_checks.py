@@ -44,7 +44,7 @@ def check_moves(before: Router, after: Router) -> None:
     for rule in after.rules:
         if "*" not in rule.match:
             was = had.get((rule.binding.name, name := rule.native(rule.match).name))
-            if was is not None and was.match != rule.match and was.binding is rule.binding and after.rule(was.match):
+            if was is not None and was.match != rule.match and was.address == rule.address and after.rule(was.match):
                 reason = (
                     f"the native queue {name!r} was that of the queue {was.match!r} until now, which needs a restart"
                 )
@@ -59,7 +59,7 @@ def check_moves(before: Router, after: Router) -> None:
 
 
 def _check_move(key: str, before: Rule | None, after: Rule) -> None:
-    if before is None or before.binding is not after.binding or before.native_name != after.native_name:
+    if before is None or _place(before) != _place(after):
         return
     old, new = dict(before.options or {}), dict(after.options or {})
     changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
@@ -70,6 +70,11 @@ def _check_move(key: str, before: Rule | None, after: Rule) -> None:
         name = after.binding.name
         reason = f"changes for queues that stay on the broker {name!r}, and needs a restart; nothing of it is applied"
         raise ConfigError(key=f"{key}.{changed[0]}", reason=reason)
+
+
+def _place(rule: Rule) -> tuple[str, str, str]:
+    """Where the rule leads, over whichever connection."""
+    return rule.binding.name, rule.address, rule.native_name
 
 
 def _route(key: str, rule: Rule) -> Route:
