@@ -273,14 +273,16 @@ class Receiver:
             self._blocked.set_result(None)
 
     async def _room(self) -> None:
-        """Wait until one of the receives that wait may have room for a lease, or until there is none."""
+        """Wait until one of the receives that wait may have room for a lease, or until there is none. Where processes
+        share the number, wait at most SLICE_SECONDS: only a process that looks keeps its share."""
         blocked = self._blocked = self._loop.create_future()
         counted = next((waiter.holder.counted for waiter in self._waiting if waiter.holder is not None), None)
         if counted is None:
             return
         counted.when_freed(self._unblock)
+        is_shared = counted.limits is not None and counted.limits.shared is not None
         try:
-            await blocked
+            await asyncio.wait([blocked], timeout=SLICE_SECONDS if is_shared else None)
         finally:
             self._blocked = None
             counted.forget(self._unblock)

@@ -1,0 +1,66 @@
+"""Numbers at a time that processes share: who waits keeps the share of this process, and when a share is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from babelgate.brokers.rate_store import CountShare
+from babelgate.gateway import receive, shared_counts
+from babelgate.gateway.ack_tokens import TokenSealer
+from babelgate.gateway.authorization import Caller, Right
+from babelgate.gateway.gateway import Gateway
+from babelgate.gateway.limit_terms import QueueTerms
+from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.routing import Policy, Router, Rule
+from babelgate.gateway.shared_rates import SharedRates
+from tests.harness.local import eventually
+from tests.harness.memory import CAPABLE, MovingMemory
+from tests.harness.world import KEYS
+
+SHOP = Caller("shop", {"*": frozenset(Right)})
+DRAFT = b'{"job":"urn:babel:test:made","data":{}}'
+SOON = 60.0
+
+
+class Store:
+    """What Redis does for one process that asks, in memory. ``others``: how many the other processes have."""
+
+    def __init__(self, others=0):
+        self.others = others
+        self.told = []
+
+    async def take(self, rates):
+        raise NotImplementedError
+
+    async def share(self, process, patience, counts):
+        self.told.append(counts)
+        return [
+            CountShare(max(each.most - self.others, 0) if each.is_active else each.own, self.others) for each in counts
+        ]
+
+
+def count_of(shared, most=10, own=0):
+    return shared.count("queue-leases", ("", "q"), most, Counter(leases=own), "leases")
+
+
+async def test_a_receive_that_waits_for_room_keeps_the_share_of_its_process(monkeypatch):
+    monkeypatch.setattr(receive, "SLICE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_counts, "ACTIVE_SECONDS", 0.2)
+    store, broker = Store(others=10), MovingMemory("one", CAPABLE)
+    router = Router([Rule("q", broker, Policy(limits=QueueTerms(max_leases=10)))])
+    limits = RateLimits(router, shared=SharedRates(store))
+    gateway = Gateway({"one": broker}, router, TokenSealer(KEYS), rate_limits=limits)
+    await gateway.start()
+    try:
+        await gateway.publish(SHOP, "q", DRAFT)
+        began = asyncio.get_running_loop().time()
+        waiting = asyncio.create_task(gateway.receive(SHOP, "q", wait_seconds=SOON))
+        await eventually(lambda: asyncio.get_running_loop().time() > began + 0.6)
+        seen = len(store.told)
+        await eventually(lambda: len(store.told) > seen + 2)
+        store.others = 9
+        async with asyncio.timeout(SOON):
+            assert len(await waiting) == 1
+    finally:
+        await gateway.close()
