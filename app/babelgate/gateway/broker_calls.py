@@ -123,7 +123,7 @@ class BrokerCalls:
         outcomes: list[Outcome] = [self.circuit.refusal() for _ in messages]
         if late:
             parked = self.route.publish([messages[at] for at in late])
-            circuit = self._outages.circuits[parking.binding.name]
+            circuit = self._outages.of(parking.binding).circuits[parking.binding.name]
             sending = self.timed("send", parked, len(late), coalesced=coalesced, circuit=circuit)
             for at, outcome in zip(late, await for_each(sending, len(late)), strict=True):
                 outcomes[at] = outcome

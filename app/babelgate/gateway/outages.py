@@ -86,6 +86,8 @@ class Outages:
         self._closed = False
         self._left: dict[int, Outages] = {}
         """Of connections whose broker has another one now, by the binding's id."""
+        self._main: Outages | None = None
+        """Those that watch all brokers, if these watch such a connection."""
         for binding in bindings.values():
             watch_writes(binding, self.refused)
 
@@ -100,6 +102,7 @@ class Outages:
         circuit. One that was replaced itself is taken back."""
         name = binding.name
         left = self._left[id(self._bindings[name])] = Outages({}, self._clock, self._refused_seconds)
+        left._main = self
         left._take(self._bindings[name], self.circuits[name], self._lost.pop(name, None))
         own = self._left.pop(id(binding), None)
         if own is None:
@@ -110,13 +113,18 @@ class Outages:
 
     def of(self, binding: Binding) -> Outages:
         """Those that watch ``binding``."""
-        return self._left.get(id(binding), self) if self._left else self
+        main = self._main or self
+        return main._left.get(id(binding), main) if main._left else main
 
     def _take(self, binding: Binding, circuit: Circuit, outage: _Outage | None) -> None:
         name = binding.name
         self._bindings[name], self.circuits[name] = binding, circuit
         if outage is not None:
             self.lost(name, BrokerUnavailable(name, circuit.reason))
+
+    @property
+    def _facts(self) -> Mapping[str, bool]:
+        return {} if self._main is None else {"is_replaced": True}
 
     def call_ended(self, broker: str, outcome: object) -> None:
         """Record the ``outcome`` of a call to ``broker``. OutcomeUnknown means that it is lost, and BrokerUnavailable
@@ -126,6 +134,9 @@ class Outages:
         if outcome.broker in self.circuits:
             # A call for a queue may have parked messages on another broker.
             broker = outcome.broker
+        elif self._main is not None and outcome.broker in self._main.circuits:
+            self._main.call_ended(outcome.broker, outcome)
+            return
         if isinstance(outcome, OutcomeUnknown) or (isinstance(outcome, BrokerUnavailable) and not outcome.answered):
             self.lost(broker, outcome)
             if (outage := self._lost.get(broker)) is not None:
@@ -143,7 +154,7 @@ class Outages:
             if self._closed:
                 return
             outage = self._lost[broker] = _Outage(self._clock())
-            log.warning("broker lost", broker=broker, reason=error.reason)
+            log.warning("broker lost", broker=broker, reason=error.reason, **self._facts)
             self._watching.start(self._watch(broker))
         self.circuits[broker].reason = error.reason
         outage.answers_since = None
@@ -188,9 +199,10 @@ class Outages:
             if self._lost.get(broker) is outage:
                 del self._lost[broker]
                 seconds = round(answers_since - outage.since, 1)
-                log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls)
+                log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls, **self._facts)
             return True
-        if now - outage.reminded_at >= REMIND_EVERY_SECONDS:
+        # A connection that was replaced may lead to no server, and the broker is well.
+        if self._main is None and now - outage.reminded_at >= REMIND_EVERY_SECONDS:
             outage.reminded_at = now
             seconds = round(now - outage.since, 1)
             log.warning(

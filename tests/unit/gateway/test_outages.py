@@ -33,7 +33,7 @@ class Bench:
             {**record.msg, "level": record.levelname} for record in self._caplog.records if isinstance(record.msg, dict)
         ]
         self._caplog.clear()
-        kept = ("event", "level", "broker", "reason", "seconds", "failed_calls")
+        kept = ("event", "level", "broker", "reason", "seconds", "failed_calls", "is_replaced")
         return [{key: line[key] for key in kept if key in line} for line in found]
 
     async def pings(self, answered: bool) -> bool:
@@ -82,6 +82,36 @@ async def test_a_reminder_once_a_minute(bench: Bench) -> None:
     assert [line["event"] for line in reminders] == ["broker still lost"] * 3
     assert [line["seconds"] for line in reminders] == [60.0, 120.0, 180.0]
     assert {line["failed_calls"] for line in reminders} == {2}
+
+
+async def test_a_connection_that_was_replaced_is_said_to_be_one_and_is_not_reminded_of(bench: Bench) -> None:
+    """It may lead to a server that was never there."""
+    bench.outages.lost("memory", DOWN)
+    bench.outages.replace(MemoryBinding())
+    left = bench.outages.of(bench.binding)
+    assert bench.lines() == [LOST, {**LOST, "is_replaced": True}]
+    bench.binding.fail_after("ping", 0, DOWN)
+    bench.now += 2 * REMIND_EVERY_SECONDS
+    assert not await left.check("memory")
+    assert bench.lines() == []
+    bench.binding.faults.clear()
+    assert not await left.check("memory")
+    bench.now += bench.binding.timeout_seconds
+    assert await left.check("memory")
+    (back,) = bench.lines()
+    assert (back["event"], back["is_replaced"]) == ("broker back", True)
+
+
+async def test_a_parking_broker_is_lost_to_all_whoever_called_it(caplog: pytest.LogCaptureFixture) -> None:
+    binding = MemoryBinding()
+    outages = Outages({"memory": binding, "parking": MemoryBinding("parking")})
+    try:
+        outages.replace(MemoryBinding())
+        outages.of(binding).call_ended("memory", BrokerUnavailable("parking", "connection refused"))
+        lost = [each.msg for each in caplog.records if isinstance(each.msg, dict)]
+        assert [(each["broker"], "is_replaced" in each) for each in lost] == [("parking", False)]
+    finally:
+        await outages.close()
 
 
 async def test_it_is_not_back_while_calls_fail(bench: Bench) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from babelgate.brokers.binding import Binding, Delivery
+from babelgate.brokers.binding import Binding, Delivery, Outgoing
 from babelgate.brokers.sqlite.binding import connect
+from babelgate.errors import BrokerUnavailable
 from babelgate.gateway.routing import Router, Rule
 from babelgate.gateway.switching import GatewayParts, queues_in_use, switch
 from babelgate.schemas.job_schemas import JobSchemas
@@ -127,6 +128,19 @@ async def test_a_lease_of_a_former_connection_parks_where_it_is_looked_for(repli
         assert await replica.mover.move() == 1
         (message,) = capped.ready(replica.site.queue)
         assert b'"attempts":1' in message.body
+
+
+async def test_a_former_connection_that_is_lost_still_parks(replica: Replica, tmp_path: Path) -> None:
+    """A publish that its batcher has sends over it."""
+    await replica.publish(draft({}))
+    gateway = replica.gateway
+    calls = gateway.queue_runtimes.of(gateway.router.route(replica.site.queue)).calls
+    async with parking_elsewhere(replica, tmp_path) as load:
+        await load()
+        calls.circuit.is_open = True
+        late, soon = await calls.send([Outgoing(draft({}), delay_seconds=1_000), Outgoing(draft({}))])
+        assert late is None
+        assert isinstance(soon, BrokerUnavailable)
 
 
 async def test_what_was_parked_follows_its_queue(replica: Replica, kept: Sequence[str]) -> None:
