@@ -23,7 +23,7 @@ def server(tmp_path_factory):
             for _ in range(2):
                 made = {"job": "a:b", "data": {}}
                 assert client.post("queues/limited/messages", json=made).status_code == 201
-            answer = client.post("queues/limited/messages:receive", json={})
+            answer = client.post("queues/limited/messages:receive", json={"lease_seconds": 3600})
             assert len(answer.json()["messages"]) == 1
         yield opened
 
