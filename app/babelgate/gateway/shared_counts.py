@@ -69,9 +69,12 @@ class SharedCount:
         return self.most if self._granted is None or self._counts.is_alone else self._granted
 
     def is_settled(self) -> bool:
-        """Whether there is a place in its share, or none in the limit."""
+        """Whether there is a place in its share, or none in the limit, as this process was told a moment ago."""
         room = self.ceiling() - self.own
-        return self._counts.is_alone or (self._granted is not None and (room > 0 or self.total >= self.most))
+        if self._counts.is_alone:
+            return True
+        is_full = self.total >= self.most and self.looked_at - self.told_at < WAIT_SECONDS
+        return self._granted is not None and (room > 0 or is_full)
 
     async def settle(self, counts: Sequence[SharedCount]) -> None:
         """Wait until each of ``counts``, of the same process, :meth:`is settled <is_settled>`, at most WAIT_SECONDS."""

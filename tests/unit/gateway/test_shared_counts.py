@@ -64,3 +64,18 @@ async def test_a_receive_that_waits_for_room_keeps_the_share_of_its_process(monk
             assert len(await waiting) == 1
     finally:
         await gateway.close()
+
+
+async def test_after_a_pause_a_full_limit_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(shared_counts, "ACTIVE_SECONDS", 0.05)
+    store = Store(others=10)
+    shared = SharedRates(store)
+    count = count_of(shared)
+    await eventually(lambda: count.ceiling() == 0 and count.total == 10)
+    # It is told of no more, so what is known grows old.
+    await eventually(lambda: shared.counts._task.done())
+    store.others = 0
+    count.told_at -= shared_counts.WAIT_SECONDS
+    assert not count.is_settled()
+    await eventually(lambda: count.is_settled() and (count.ceiling(), count.total) == (10, 0))
+    await shared.close()
