@@ -31,6 +31,7 @@ _YAML_PROBLEMS = {
     "found unexpected end of stream": "a quote is not closed",
     "found unknown escape": "an escape in double quotes is invalid",
     "a key must be text": "a key must be text",
+    "could not determine a constructor": "a tag (!…) is not known here; put the text in quotes",
 }
 """What the problems of the YAML parser, by their beginnings, mean in our words. Our words never quote the file."""
 
@@ -52,6 +53,12 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+# All others make values that JSON does not have.
+_Loader.yaml_constructors = {
+    tag: construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in {"null", "bool", "int", "float", "str", "seq", "map"}
+}
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
     ("null", r"null|~|", ["n", "~", ""]),
@@ -74,7 +81,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(key=error.key, reason=f"{error.reason} of {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(key=str(path), reason=f"cannot be read: {getattr(error, 'strerror', 'not UTF-8')}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, KeyError) as error:
+        # A scalar that is not what its tag says, such as !!int one, is no YAMLError.
         raise ConfigError(key=str(path), reason=_describe(error)) from None
     if tree is None:
         return {}
@@ -210,7 +218,7 @@ def _read_secret(name: str, key: str) -> str:
         raise ConfigError(key=key, reason=reason) from None
 
 
-def _describe(error: yaml.YAMLError) -> str:
+def _describe(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     problem = getattr(error, "problem", None) or ""

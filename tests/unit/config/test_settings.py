@@ -381,6 +381,17 @@ def test_unreadable_files_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "value",
+    ["!!timestamp 2024-01-01", "!!binary aGk=", "!!set {a}", "!!omap [a: 1]", "!mine a", "!!int one", "!!bool maybe"],
+)
+def test_a_tag_makes_no_value_that_json_does_not_have(refused, value):
+    """Workers get the configuration as JSON."""
+    reason = refused(f"brokers: {{a: {{url: 'redis://h', option: {value}}}}}").reason
+    assert reason.startswith("not valid YAML")
+    assert ("a tag" in reason) is not value.startswith(("!!int", "!!bool"))
+
+
+@pytest.mark.parametrize(
     "names", ["['']", "[a..b]", "[.a]", "['a b']", "[a=b]", "[é]", f"[{'a' * 121}]", "[a,b,c,d,e,f,g,h,i]"]
 )
 def test_members_of_meta_that_no_journal_keeps(refused, names):
