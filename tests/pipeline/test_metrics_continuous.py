@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,21 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 
+from babelgate.pipeline.cli import datasets as commands
 from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.continuous import Continuous, Service
 from babelgate.pipeline.duckdb_engine.lake import opened
 from babelgate.pipeline.journal import reader as journal_reader
 from babelgate.pipeline.journal.commits import Commit, CommitContent
+from babelgate.pipeline.metrics.continuous import metrics_continuously
+from babelgate.pipeline.metrics.dates import DateRange
 from babelgate.pipeline.metrics.stages import DATASETS
+from babelgate.pipeline.spark.launch import Launch
+from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.tables.current_files import current_folders, files_in
+from babelgate.pipeline.tables.moment import open_tables, read_moment
+from babelgate.pipeline.tables.publish import files_of
 from tests.pipeline.compared import check
 from tests.pipeline.conftest import CONF
 from tests.pipeline.histories import DAY, SCHEMA, START, Days, Row, row
@@ -96,6 +105,20 @@ class Lake:
         with opened(store) as lake:
             made = {name: lake.rows(lake.current(name)) for name in DATASETS}
         check(made, self.rows, (), max(each["at"] for each in self.rows))
+
+    def has_current_tables(self) -> bool:
+        """Whether the tables name the files of the current datasets, and no others."""
+        files = ArrowFiles(str(self.root))
+        if read_moment(files) is None:
+            return False
+        reader = DatasetReader.without_spark(str(self.root))
+        folders = current_folders(reader, DATASETS) or {}
+        current = {
+            name: {file.path for each in folders[name] for file in files_in(files, reader.folder(name), each)}
+            for name in DATASETS
+        }
+        found = open_tables(str(self.root))
+        return current == {name: set(files_of(found[name])) for name in DATASETS}
 
     def once(self, *arguments: str) -> Result:
         """The command in this process, without --continuous."""
@@ -173,25 +196,52 @@ def test_a_late_record_recomputes_its_day_and_those_of_its_messages(lake: Lake) 
 @pytest.mark.timeout(600 + 120 * KILLS)
 def test_a_killed_process_goes_on(lake: Lake) -> None:
     chance = random.Random()
-    parts = iter(Days(30, days=2, seed=number) for number in range(1000))
-    lake.put(list(next(parts).rows()))
-    for _ in range(KILLS):
+    lake.put(list(Days(30, days=2, seed=0).rows()))
+    for number in range(1, KILLS + 1):
         with lake.measuring() as process:
             wait(process, lake.log, lambda: lake.measured() == len(lake.rows))
-            lake.put(_named(next(parts)))
+            lake.put(_named(number))
             time.sleep(chance.uniform(0, 0.8))
             process.kill()
     with lake.measuring() as process:
         wait(process, lake.log, lambda: lake.measured() == len(lake.rows))
         stop(process, lake.log)
     lake.check()
+    assert lake.has_current_tables()
 
 
-def _named(days: Days) -> list[Row]:
-    """Rows of other messages than those of other days."""
-    mark = f"-{id(days)}"
+def _named(number: int) -> list[Row]:
+    """Rows of other messages than those of other numbers."""
+    mark = f"-{number}"
     ids = ("message_id", "trace_id")
-    return [{**each, **{name: each[name] and each[name] + mark for name in ids}} for each in days.rows()]
+    rows = Days(30, days=2, seed=number).rows()
+    return [{**each, **{name: each[name] and each[name] + mark for name in ids}} for each in rows]
+
+
+def test_tables_that_a_killed_run_left_behind_follow(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.put(list(Days(30, days=2).rows()))
+    assert lake.once().exit_code == 0
+    assert lake.has_current_tables()
+    lake.put([row("accepted", START + 9, 0, **LATE)])
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "tables_follow", lambda *_: nullcontext())
+        assert lake.once().exit_code == 0
+    assert not lake.has_current_tables()
+    with lake.measuring() as process:
+        wait(process, lake.log, lake.has_current_tables)
+        stop(process, lake.log)
+    assert "metrics: run " not in lake.log.read_text()
+
+
+def test_tables_that_could_not_be_written_follow_with_nothing_new(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.put(list(Days(30, days=1).rows()))
+    left = iter(range(5))
+    monkeypatch.setattr(Service, "is_stopping", property(lambda _: next(left, None) is None))
+    answers = iter([False, False, True])
+    launch = Launch(None, {}, None, False, "duckdb")
+    within = DateRange(None, None, 31)
+    metrics_continuously(launch, str(lake.root), within, Continuous(0.01), 1.0, lambda: next(answers))
+    assert next(answers, None) is None, "of five rounds three"
 
 
 def test_a_lake_that_is_away_for_a_while(lake: Lake) -> None:

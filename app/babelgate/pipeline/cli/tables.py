@@ -67,8 +67,8 @@ def tables_follow(lake: str, *datasets: str) -> Iterator[None]:
     follow(lake, *datasets)
 
 
-def follow(lake: str, *datasets: str) -> None:
-    """The same, after the job."""
+def follow(lake: str, *datasets: str) -> bool:
+    """The same, after the job. Returns whether the tables are current."""
     from babelgate.pipeline.spark.console import say
 
     try:
@@ -78,3 +78,5 @@ def follow(lake: str, *datasets: str) -> None:
         publish_tables(lake, datasets)
     except click.ClickException as error:
         say(f"warning: the tables in {lake} are not current: {error.message}")
+        return False
+    return True

@@ -43,12 +43,13 @@ def ingest(
     every: Continuous | None = None,
     max_files: int = 1000,
     checkpoint: str | None = None,
-    committed: Callable[[], None] | None = None,
+    committed: Callable[[], object] | None = None,
 ) -> dict[str, Any]:
     """Run the job and print its result. Returns the facts of the summary.
 
     ``every``: of an endless run; None: read what has landed and end. ``max_files``: segments per batch.
-    ``committed``: called after each batch of an endless run. Raises UsageError for a missing landing folder, JobFailed.
+    ``committed``: called in an endless run before its stream begins, and after each batch. Raises UsageError for a
+    missing landing folder, JobFailed.
     """
     _check(landing, must_have=every is None)
     began = time.monotonic()
@@ -117,7 +118,7 @@ class _IngestJob:
         landing: str,
         checkpoint: str,
         max_files: int,
-        committed: Callable[[], None] | None,
+        committed: Callable[[], object] | None,
     ) -> None:
         self._landed = landed
         self._committed = committed
@@ -165,6 +166,9 @@ class _IngestJob:
                     self._ingest, totals = BatchWriter(self._store), self._ingest.totals
                     self._ingest.totals, self._has_failed, self._error = totals, False, None
                 self.reread_damaged()
+                if self._committed is not None:
+                    # A process that was killed may have left out what follows its last batch.
+                    self._committed()
                 self._stream(trigger, lambda: service.is_stopping)
             except Exception as error:
                 self._has_failed = True

@@ -24,16 +24,18 @@ def metrics_continuously(
     within: DateRange,
     every: Continuous,
     retain_hours: float,
-    committed: Callable[[], None],
+    committed: Callable[[], bool],
 ) -> None:
     """Run until SIGTERM or SIGINT; a run that has begun is finished first.
 
-    ``committed``: called after each run that changed something. A run that fails is repeated after a pause. Spark, if
-    it is needed, is started once. Raises JobFailed if another endless run is at work, and the error of a Java process
-    that has ended. Single runs, and ``maintain``, work between rounds.
+    ``committed``: called after the first round, and after each run that changed something, until it returns True. A run
+    that fails is repeated after a pause. Spark, if it is needed, is started once. Raises JobFailed if another endless
+    run is at work, and the error of a Java process that has ended. Single runs, and ``maintain``, work between rounds.
     """
     with launch.kept() as kept, ExitStack() as held, serving("metrics", every) as service:
         is_owner = False
+        # A process that was killed may have left out the commits of its last run.
+        is_behind = True
         while not service.is_stopping:
             try:
                 require_journal(root)
@@ -41,8 +43,10 @@ def metrics_continuously(
                     held.enter_context(_only_one(kept, root))
                     is_owner = True
                 done = measure(kept, root, within, retain_hours=retain_hours)
+                is_behind = is_behind or not done.is_old
+                if is_behind:
+                    is_behind = not committed()
                 if not done.is_old:
-                    committed()
                     summarize(launch.summary, summary_of(done))
                     say(f"metrics: run {done.manifest['run_id']}: {done.text} in {done.manifest['seconds']:.1f} s")
             except ConnectionError:
