@@ -73,11 +73,16 @@ class _Circle:
     def __init__(self) -> None:
         self._times: dict[int, int] = {}
         self._first = self._moved = 0
+        self._most = 0
 
-    def begin(self, count: int) -> None:
-        """``count``: of the messages that are there."""
-        if not self._first or self._moved > _TRACED_ROUNDS * max(self._first, _TRACED):
-            self._times, self._first, self._moved = {}, count, 0
+    def begin(self, ready: int | None) -> None:
+        """``ready``: the number of messages that can be moved now; None if it is not known."""
+        if 0 < self._moved <= self._most:
+            return
+        is_longer = ready is None and self._moved > 0
+        # Of an unknown number: each trace is twice as long, so that one is long enough.
+        self._most = 2 * self._most if is_longer else _TRACED_ROUNDS * max(ready or 0, _TRACED)
+        self._times, self._first, self._moved = {}, ready or 0, 0
 
     def moved(self, message: Outgoing) -> None:
         """``message`` was published."""
@@ -205,7 +210,7 @@ class QueueDrains:
         # Where the depth is not known, a reserve is the look.
         if is_empty and stats.depth is not None:
             return 0, True
-        self._circles[key].begin(total(stats))
+        self._circles[key].begin(stats.depth)
         until, moved = self._clock() + LOOK_SECONDS, 0
         while not self._stopping.is_set() and self._clock() < until:
             if (route := self._elsewhere(former, router)) is None:

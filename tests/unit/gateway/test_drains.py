@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from babelgate.brokers.binding import Delivery, NativeQueue, Outgoing, QueueStats
+from babelgate.gateway import draining
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.draining import _Circle
 from babelgate.gateway.former_file import FormerRoute, restore
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.routing import Router, Rule
@@ -22,7 +26,7 @@ HERE, THERE = "redis://here", "redis://there"
 
 def again(other: MemoryBinding) -> MemoryBinding:
     """Another connection to the server of ``other``."""
-    made = MemoryBinding(other.name, other._capabilities)
+    made = type(other)(other.name, other._capabilities)
     made._queues, made._handles = other._queues, other._handles
     return made
 
@@ -30,8 +34,8 @@ def again(other: MemoryBinding) -> MemoryBinding:
 class Site:
     """A gateway with the queue ``a`` on the native queue ``q1``."""
 
-    def __init__(self) -> None:
-        self.one = MemoryBinding("one", CAPABLE)
+    def __init__(self, one: MemoryBinding | None = None) -> None:
+        self.one = one or MemoryBinding("one", CAPABLE)
         self.gateway = Gateway({"one": self.one}, Router([self.rule("a", "q1")]), TokenSealer(KEYS))
 
     def rule(self, queue: str, native_name: str, binding: MemoryBinding | None = None, address: str = HERE) -> Rule:
@@ -103,3 +107,49 @@ async def test_the_same_queue_has_it_after_a_restart(site: Site) -> None:
     routes = [FormerRoute(queue, "one", "q1", {}, moved_at) for queue, moved_at in (("b", 5), ("a", 2))]
     restore(site.gateway, routes, 6, {"one": HERE})
     assert site.taking() == ["b"]
+
+
+class Telling(MemoryBinding):
+    """It says ``told`` of its queues."""
+
+    told = QueueStats()
+
+    async def stats(self, queue: NativeQueue) -> QueueStats:
+        return self.told
+
+
+@pytest.mark.parametrize("told", [QueueStats(), QueueStats(depth=250, delayed=1_000_000)], ids=["no depth", "delayed"])
+async def test_a_drain_into_itself_is_noticed_by_what_can_be_moved(
+    told: QueueStats, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each look moves one batch of several."""
+    monkeypatch.setattr(draining, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(Telling, "told", told)
+    site = Site(Telling("one", CAPABLE))
+    ticks = itertools.count()
+    monkeypatch.setattr(site.gateway.former.drains, "_clock", lambda: 0.006 * next(ticks))
+    await site.gateway.start()
+    try:
+        await site.publish("a", 250)
+        await site.load(site.rule("a", "q1", again(site.one), THERE))
+        await eventually(lambda: "queue not drained: it leads back to itself" in caplog.text)
+        assert len(site.one.ready("q1")) == 250
+    finally:
+        await site.gateway.close()
+
+
+@pytest.mark.parametrize("ready", [None, 20_000])
+def test_a_circle_of_more_messages_than_are_traced_at_first(ready: int | None) -> None:
+    circle, rounds = _Circle(), 0
+    bodies = [Outgoing(b"%d" % number) for number in range(20_000)]
+    closed = False
+    while not closed and rounds < 20:
+        rounds += 1
+        for number in range(0, len(bodies), 100):
+            circle.begin(ready)
+            batch = bodies[number : number + 100]
+            closed = closed or circle.closes([Delivery(each.body, "1", 0) for each in batch])
+            for message in batch:
+                circle.moved(message)
+    assert closed
+    assert rounds == 3 if ready else rounds <= 12
