@@ -55,7 +55,9 @@ class Maintenance:
         self._warn_seconds = warn_seconds
         self._runs = 0
         self._left: set[int] = set()
-        """The ids of bindings whose broker has another connection now: nobody is warned of them."""
+        """The ids of bindings that are not in use any more: nobody is warned of them."""
+        self._watching: dict[int, asyncio.Task[None]] = {}
+        """By the ids of the bindings that are asked for warnings."""
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
@@ -67,14 +69,20 @@ class Maintenance:
         self._tasks.start(self._reopen(binding))
 
     def leave(self, binding: Binding) -> None:
-        """Warn of ``binding`` no more: its broker has another connection now."""
+        """Warn of ``binding`` no more: its broker is removed, or has another connection now."""
         self._left.add(id(binding))
+        self._end_watch(binding)
         self.warnings.pop(binding.name, None)
 
     def warn(self, binding: Binding) -> None:
         """Ask a broker that was just opened for its warnings, now and every ``warn_seconds``, and log each new one."""
         self._left.discard(id(binding))
-        self._tasks.start(self._watch_settings(binding))
+        self._end_watch(binding)
+        self._watching[id(binding)] = self._tasks.start(self._watch_settings(binding))
+
+    def _end_watch(self, binding: Binding) -> None:
+        if (watch := self._watching.pop(id(binding), None)) is not None:
+            watch.cancel()
 
     async def stop(self) -> None:
         """Stop all work; idempotent."""
@@ -110,7 +118,7 @@ class Maintenance:
                 log.exception("expiring failed; tried again later")
 
     async def _watch_settings(self, binding: Binding) -> None:
-        while id(binding) not in self._left:
+        while True:
             try:
                 found = await broker_warnings(binding, self._routes_to(binding.name))
             except BabelgateError as error:
@@ -138,4 +146,6 @@ class Maintenance:
                 log.error("broker stays closed", broker=binding.name, error=error)
                 return
             else:
-                return await self._watch_settings(binding)
+                if id(binding) not in self._left:
+                    self.warn(binding)
+                return

@@ -152,12 +152,13 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
             _add(gateway, binding, down.get(binding.name))
         elif was is binding:
             gateway.bindings[binding.name] = binding
+            gateway.maintenance.warn(binding)
         else:
             replaced.append(was)
             _replace(gateway, was, binding, down.get(binding.name))
     for binding in removed:
         open_still[binding.name] = gateway.bindings.pop(binding.name)
-        gateway.maintenance.warnings.pop(binding.name, None)
+        gateway.maintenance.leave(binding)
     former = _adopt(gateway, parts.router)
     moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
     moving = {each.location: each for each in (*former, *moved)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 
@@ -9,6 +10,7 @@ import pytest
 
 from babelgate.brokers.binding import NativeQueue
 from babelgate.errors import BrokerUnavailable
+from babelgate.gateway import maintenance
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.gateway import Gateway
@@ -110,6 +112,35 @@ async def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
         await watching.stop()
     assert watching.warnings == {"m": [sentence("a"), sentence("b")]}
     assert [caplog.text.count(sentence(queue)) for queue in ("a", "b")] == [1, 1]
+    await gateway.close()
+
+
+async def test_a_broker_that_is_left_is_asked_no_more_and_once_when_it_is_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance, "_FIRST_REOPEN_SECONDS", 0.01)
+    broker, gateway = lossy("a")
+    watching = Maintenance(no_routes, gateway.clock, nothing, gateway.overview.routes_to)
+    watching.warn(broker)
+    await eventually(lambda: broker.asked)
+    for _ in range(3):
+        watching.leave(broker)
+        assert watching.warnings == {}
+        watching.warn(broker)
+        await eventually(lambda: watching.warnings and len(watching._tasks) == 1)
+    # A look that is under way tells nothing any more.
+    watching.warn(broker)
+    await asyncio.sleep(0)
+    watching.leave(broker)
+    await eventually(lambda: len(watching._tasks) == 0)
+    assert watching.warnings == {}
+    # It is opened after it was left, and then after it is used again.
+    watching.reopen(broker)
+    await eventually(lambda: len(watching._tasks) == 0)
+    watching.warn(broker)
+    watching.reopen(broker)
+    await eventually(lambda: len(watching._tasks) == 1 and watching.warnings)
+    await watching.stop()
     await gateway.close()
 
 
