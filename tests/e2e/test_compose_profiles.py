@@ -93,6 +93,12 @@ def test_with_all_profiles_the_gateway_reaches_every_address_that_it_has() -> No
     assert {url.host for url in named} < set(found)
 
 
+def test_spark_may_run_the_libraries_that_it_unpacks() -> None:
+    """Docker mounts a tmpfs noexec unless it is told otherwise."""
+    found = resolved("pipeline")
+    assert [found[name]["tmpfs"] for name in sorted(PIPELINE)] == [["/tmp:exec"]] * len(PIPELINE)
+
+
 def test_spans_are_sent_where_jaeger_listens_and_only_if_asked() -> None:
     """Without Jaeger nothing is sent, so that nothing fails."""
     quiet, asked = (

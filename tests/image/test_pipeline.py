@@ -12,11 +12,12 @@ import pytest
 from babelgate import __version__
 from tests.harness import image as harness
 from tests.harness.image import LIMITS, Podman
+from tests.pipeline.segments import Writer
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 PIPELINE = "babelgate-pipeline:test"
-CONFINED = ("--read-only", "--read-only-tmpfs=false", "--tmpfs", "/tmp", "--cap-drop", "ALL")
+CONFINED = ("--read-only", "--read-only-tmpfs=false", "--tmpfs", "/tmp:exec", "--cap-drop", "ALL")
 MESSAGE = {
     "job": "urn:babel:test:pipeline",
     "trace_id": "7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b",
@@ -55,3 +56,14 @@ def test_a_job(pipeline: Podman, tmp_path: Path) -> None:
     printed = run(pipeline, *folder, PIPELINE, "validate", "/data/dumps", "--lake", "/data/lake")
     assert "2 bodies: 1 accepted" in printed and "invalid_json" in printed
     assert list(tmp_path.glob("lake/accepted/v=1/run=*/*.parquet"))
+
+
+def test_the_journal_is_ingested(pipeline: Podman, tmp_path: Path) -> None:
+    """Spark compresses what it writes with a library that it unpacks to /tmp."""
+    writer = Writer(tmp_path / "landing")
+    writer.happened("accepted", 3)
+    writer.land()
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 10001, 10001)
+    run(pipeline, "--volume", f"{tmp_path}:/data", PIPELINE, "ingest", "/data/landing", "--lake", "/data/lake")
+    assert list(tmp_path.glob("lake/journal/**/*.parquet"))
