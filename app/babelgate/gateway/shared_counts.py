@@ -99,13 +99,13 @@ class SharedCounts:
         self._hurry = asyncio.Event()
         self._exchanged = asyncio.Event()
         """Set, and replaced, after each exchange."""
-        self.is_alone = False
+        self.is_alone = self._is_closed = False
         self.when_grown: Callable[[], None] = _nothing
 
     def watch(self, count: SharedCount) -> float:
         """Exchange a number from now on, until it is not in use. Returns the loop's time."""
         loop = asyncio.get_running_loop()
-        if self._watched.get(count.name) is not count:
+        if self._watched.get(count.name) is not count and not self._is_closed:
             self._watched[count.name] = count
             self._hurry.set()
             if self._task is None or self._task.done():
@@ -116,8 +116,12 @@ class SharedCounts:
         """Wait until there is a place in each of these shares, or none in its limit, for at most WAIT_SECONDS."""
         loop = asyncio.get_running_loop()
         end = loop.time() + WAIT_SECONDS
+        hurries = True
         while not all([count.is_settled() for count in counts]) and (left := end - loop.time()) > 0:
-            self._hurry.set()
+            if hurries:
+                self._hurry.set()
+                # What others have changes no faster than they tell it.
+                hurries = False
             try:
                 await asyncio.wait_for(self._exchanged.wait(), left)
             except TimeoutError:
@@ -133,10 +137,20 @@ class SharedCounts:
                 await asyncio.wait_for(self._exchanged.wait(), WAIT_SECONDS)
 
     async def close(self) -> None:
-        """Stop exchanging; idempotent."""
+        """Stop exchanging, and leave what this process had to the others, within WAIT_SECONDS; idempotent."""
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        left, self._watched = iter(self._watched.values()), {}
+        if self.is_alone:
+            return
+        # Without an answer it counts until PATIENCE_SECONDS have passed.
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while counts := list(islice(left, _MOST)):
+                    told = [HeldCount(each.name, 0, each.most, False) for each in counts]
+                    await self._store.share(self._process, PATIENCE_SECONDS, told)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from babelgate.brokers.rate_store import CountShare
+from babelgate.brokers.rate_store import CountShare, HeldCount
 from babelgate.gateway import receive, shared_counts
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import Caller, Right
@@ -24,10 +24,12 @@ SOON = 60.0
 
 
 class Store:
-    """What Redis does for one process that asks, in memory. ``others``: how many the other processes have."""
+    """What Redis does for one process that asks, in memory. ``others``: how many the other processes have. ``most``:
+    how many this one may have at most."""
 
     def __init__(self, others=0):
         self.others = others
+        self.most = 1_000
         self.told = []
 
     async def take(self, rates):
@@ -36,7 +38,8 @@ class Store:
     async def share(self, process, patience, counts):
         self.told.append(counts)
         return [
-            CountShare(max(each.most - self.others, 0) if each.is_active else each.own, self.others) for each in counts
+            CountShare(min(max(each.most - self.others, 0), self.most) if each.is_active else each.own, self.others)
+            for each in counts
         ]
 
 
@@ -73,9 +76,34 @@ async def test_after_a_pause_a_full_limit_is_asked_for_again(monkeypatch):
     count = count_of(shared)
     await eventually(lambda: count.ceiling() == 0 and count.total == 10)
     # It is told of no more, so what is known grows old.
-    await eventually(lambda: shared.counts._task.done())
+    await eventually(lambda: not shared.counts._watched)
     store.others = 0
     count.told_at -= shared_counts.WAIT_SECONDS
     assert not count.is_settled()
     await eventually(lambda: count.is_settled() and (count.ceiling(), count.total) == (10, 0))
+    await shared.close()
+
+
+async def test_a_process_that_stops_leaves_its_share_to_the_others():
+    store = Store()
+    shared = SharedRates(store)
+    count = count_of(shared, own=4)
+    await eventually(lambda: count.ceiling() == 10 and store.told)
+    await shared.close()
+    assert store.told[-1] == [HeldCount(count.name, 0, 10, False)]
+    count.ceiling()
+    told = len(store.told)
+    await shared.close()
+    assert len(store.told) == told, "nothing more is told"
+
+
+async def test_a_wait_for_a_share_asks_no_faster_than_ever():
+    store = Store()
+    shared = SharedRates(store)
+    count = count_of(shared, own=5)
+    store.most = 5
+    await count.settle([count])
+    assert not count.is_settled()
+    # In half a second, ten times a second.
+    assert len(store.told) < 20
     await shared.close()
