@@ -260,6 +260,15 @@ def test_a_lake_that_is_away_for_a_while(lake: Lake) -> None:
     lake.check()
 
 
+def test_a_spark_that_cannot_start_ends_it(lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lake.put(list(Days(20, days=1).rows()))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with lake.measuring("--engine", "spark") as process:
+        assert process.wait(WAIT_SECONDS) == 1, lake.log.read_text()
+    told = lake.log.read_text()
+    assert "Spark needs Java" in told and "Trying again" not in told
+
+
 @pytest.mark.spark
 def test_spark_is_started_once(lake: Lake) -> None:
     lake.put(list(Days(20, days=1).rows()))

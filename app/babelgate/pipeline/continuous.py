@@ -31,6 +31,7 @@ class Service:
         self._options = options
         self._stop = stop
         self._pause = _FIRST_PAUSE_SECONDS
+        self._has_warned = False
 
     @property
     def is_stopping(self) -> bool:
@@ -58,7 +59,14 @@ class Service:
 
     def _touch(self) -> None:
         if self._options.alive is not None:
-            self._options.alive.touch()
+            try:
+                self._options.alive.touch()
+                self._has_warned = False
+            except OSError as error:
+                # Whoever watches the file decides whether this process is started anew.
+                if not self._has_warned:
+                    say(f"warning: {self._job}: --alive was not touched: {error}")
+                self._has_warned = True
 
 
 @contextmanager

@@ -13,6 +13,10 @@ class JobFailed(click.ClickException):
     exit_code = 1
 
 
+class SparkEnded(JobFailed):
+    """Spark could not be started, or has ended. Another attempt in this process would fail, too."""
+
+
 class ExtraMissing(click.ClickException):
     """A library of an extra is not installed: exit code 2."""
 

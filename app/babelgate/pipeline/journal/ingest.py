@@ -19,7 +19,7 @@ from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Tot
 from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, has_landed_little, ingested_already
 from babelgate.pipeline.journal.reader import gaps
 from babelgate.pipeline.spark.console import progress, say, summarize
-from babelgate.pipeline.spark.launch import Launch, has_ended, reason_of
+from babelgate.pipeline.spark.launch import Launch, check_running, has_ended, reason_of
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetStore, run_id
 from babelgate.pipeline.storage.files import Files
@@ -155,7 +155,10 @@ class _IngestJob:
                 raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
 
     def serve(self, service: Service, interval_seconds: float) -> None:
-        """Read new segments until a stop signal. If a batch fails, the stream begins again after a pause."""
+        """Read new segments until a stop signal. If a batch fails, the stream begins again after a pause.
+
+        Raises SparkEnded, and the error of a Java process that has ended.
+        """
         self._service = service
         trigger = {"processingTime": f"{interval_seconds} seconds"}
         while not service.is_stopping:
@@ -172,7 +175,10 @@ class _IngestJob:
                 self._stream(trigger, lambda: service.is_stopping)
             except Exception as error:
                 self._has_failed = True
-                reason = None if has_ended(error) else reason_of(error)
+                if has_ended(error):
+                    raise
+                check_running(self._spark)
+                reason = str(error) if isinstance(error, OSError) else reason_of(error)
                 if reason is None:
                     raise
                 service.wait_after(reason)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from babelgate.pipeline.continuous import Continuous, serving
-from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.errors import JobFailed, SparkEnded
 from babelgate.pipeline.journal.reader import require_journal
 from babelgate.pipeline.metrics.dates import DateRange
 from babelgate.pipeline.metrics.job import measure, summary_of
@@ -30,7 +30,8 @@ def metrics_continuously(
 
     ``committed``: called after the first round, and after each run that changed something, until it returns True. A run
     that fails is repeated after a pause. Spark, if it is needed, is started once. Raises JobFailed if another endless
-    run is at work, and the error of a Java process that has ended. Single runs, and ``maintain``, work between rounds.
+    run is at work, or Spark cannot be started or has stopped, and the error of a Java process that has ended. Single
+    runs, and ``maintain``, work between rounds.
     """
     with launch.kept() as kept, ExitStack() as held, serving("metrics", every) as service:
         is_owner = False
@@ -49,7 +50,7 @@ def metrics_continuously(
                 if not done.is_old:
                     summarize(launch.summary, summary_of(done))
                     say(f"metrics: run {done.manifest['run_id']}: {done.text} in {done.manifest['seconds']:.1f} s")
-            except ConnectionError:
+            except (ConnectionError, SparkEnded):
                 raise
             except JobFailed as error:
                 if isinstance(error, LockedOut) and not is_owner:

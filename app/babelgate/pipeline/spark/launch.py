@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from babelgate.extras import how_to_install
-from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.errors import JobFailed, SparkEnded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +58,8 @@ class Launch:
                 yield started
         except Exception as error:
             reason = None if isinstance(error, click.ClickException) else explain(error)
+            if isinstance(error, SparkEnded):
+                reason = error.message
             if reason is None:
                 raise
             more = "" if log is None else f". What Spark wrote is in {log}."
@@ -84,10 +86,14 @@ class _KeptLaunch(Launch):
     def spark(self, name: str, *, short: bool = False) -> Iterator[SparkSession]:
         """The session of all jobs, with the usual settings also for a ``short`` one, because later ones may be long.
 
-        An error of Spark is raised as JobFailed, but one of a Java process that has ended as it is.
+        An error of Spark is raised as JobFailed, but one of a Java process that has ended as it is. Raises SparkEnded.
         """
         if not self.started:
-            self.started.append(self.stack.enter_context(super().spark(name)))
+            try:
+                self.started.append(self.stack.enter_context(super().spark(name)))
+            except JobFailed as error:
+                raise SparkEnded(error.message) from error
+        check_running(self.started[0])
         try:
             yield self.started[0]
         except Exception as error:
@@ -95,6 +101,13 @@ class _KeptLaunch(Launch):
             if reason is None:
                 raise
             raise JobFailed(reason) from error
+
+
+def check_running(spark: SparkSession) -> None:
+    """Raise SparkEnded if Spark has stopped itself, as when a cluster ends the application, while Java lives."""
+    context = spark.sparkContext._jsc
+    if context is None or context.sc().isStopped():
+        raise SparkEnded("Spark has stopped, and its jobs with it")
 
 
 def has_ended(error: BaseException) -> bool:
