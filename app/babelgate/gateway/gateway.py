@@ -286,15 +286,16 @@ class Gateway:
         ``lease_seconds`` None: the queue's policy. When this call is cancelled, deliveries reserved for it are returned
         to the broker.
         """
-        runtime, lease_seconds, holder = self._receiving(caller, queue, lease_seconds)
+        runtime, seconds, holder = self._receiving(caller, queue, lease_seconds)
         has_waited = holder is not None and await holder.know()
         if self._capacity is not None:
             await self._capacity()
             has_waited = True
         if has_waited:
-            # Another one may have taken its place: leases must be kept where the next settle looks for them.
-            runtime = self._runtime(caller, Right.LISTEN, queue)
-        receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds, caller, holder)
+            # Meanwhile the right may have been taken away, and the queue may have another runtime: leases must be kept
+            # where the next settle looks for them.
+            runtime, seconds, holder = self._receiving(caller, runtime.route.queue, lease_seconds)
+        receive = runtime.receiver.receive(max_messages, wait_seconds, seconds, caller, holder)
         if trace is None:
             return await receive
         with receiving(trace, runtime.route) as span:

@@ -84,6 +84,7 @@ class Consuming:
                 raise InvalidParameter(name="max_messages", reason=f"must be 1 for {what}", pointer="/max_messages")
             if exchange.quota is not None:
                 await exchange.quota.know("receives")
+                access = self._access(exchange)  # Meanwhile the right may have been taken away.
                 permit.then = exchange.quota.enter("receives")
             receiving = self._gateway.receive(
                 exchange.caller,

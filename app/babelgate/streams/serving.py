@@ -53,6 +53,8 @@ class Streaming:
                 raise ResumeUnsupported(header="Last-Event-ID")
             if exchange.quota is not None:
                 await exchange.quota.know("streams")
+                # Meanwhile the right may have been taken away.
+                access = gateway.access(exchange.caller, Right.LISTEN, exchange.queue)
                 permit.then = exchange.quota.enter("streams")
             options = StreamOptions(asked.max_in_flight, given(asked.lease_seconds), asked.auto_extend)
             with Stream(gateway, exchange.caller, access, options, exchange.trace) as stream:

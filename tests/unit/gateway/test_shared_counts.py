@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import Counter
 
+import httpx
+import pytest
+
 from babelgate.brokers.rate_store import CountShare, HeldCount
+from babelgate.errors import Forbidden
 from babelgate.gateway import receive, shared_counts
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import Caller, Right
@@ -14,8 +19,13 @@ from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.gateway.shared_rates import SharedRates
+from babelgate.http.api import create_api
+from babelgate.http.auth import Auth
+from babelgate.http.body import RequestLimits
+from babelgate.streams.serving import Streaming
 from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE, MovingMemory
+from tests.harness.problems import problem
 from tests.harness.world import KEYS
 
 SHOP = Caller("shop", {"*": frozenset(Right)})
@@ -25,11 +35,12 @@ SOON = 60.0
 
 class Store:
     """What Redis does for one process that asks, in memory. ``others``: how many the other processes have. ``most``:
-    how many this one may have at most."""
+    how many this one may have. ``during``: happens during each call."""
 
     def __init__(self, others=0):
         self.others = others
         self.most = 1_000
+        self.during = lambda: None
         self.told = []
 
     async def take(self, rates):
@@ -37,6 +48,7 @@ class Store:
 
     async def share(self, process, patience, counts):
         self.told.append(counts)
+        self.during()
         return [
             CountShare(min(max(each.most - self.others, 0), self.most) if each.is_active else each.own, self.others)
             for each in counts
@@ -107,3 +119,45 @@ async def test_a_wait_for_a_share_asks_no_faster_than_ever():
     # In half a second, ten times a second.
     assert len(store.told) < 20
     await shared.close()
+
+
+LEASES, AT_A_TIME = QueueTerms(max_leases=9), QueueTerms(max_receives=9, max_streams=9)
+
+
+@pytest.mark.parametrize(
+    ("call", "terms"),
+    [
+        ("receive", LEASES),
+        ("POST messages:receive", LEASES),
+        ("POST messages:receive", AT_A_TIME),
+        ("GET messages:stream", AT_A_TIME),
+    ],
+)
+async def test_a_right_that_is_taken_away_during_the_wait_for_a_share_is_missing(call, terms):
+    store, broker = Store(), MovingMemory("one", CAPABLE)
+    router = Router([Rule("q", broker, Policy(limits=terms))])
+    limits = RateLimits(router, shared=SharedRates(store), counts_leases=terms.max_leases is not None)
+    gateway = Gateway({"one": broker}, router, TokenSealer(KEYS), rate_limits=limits)
+    caller = Caller("mine", {"*": frozenset(Right)})
+
+    def reload():
+        caller.become(Caller("mine", {"*": frozenset({Right.SEND})}))
+        gateway.accesses.clear()
+
+    store.during = reload
+    await gateway.start()
+    try:
+        if call == "receive":
+            with pytest.raises(Forbidden):
+                await gateway.receive(caller, gateway.access(caller, Right.LISTEN, "q"))
+            return
+        auth = Auth({hashlib.sha256(b"mine").hexdigest(): caller})
+        api = create_api(gateway, auth=auth, limits=RequestLimits(), stream=Streaming(gateway).serve)
+        method, _, path = call.partition(" ")
+        transport = httpx.ASGITransport(api)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = client.request(method, f"/queues/q/{path}", headers={"authorization": "Bearer mine"})
+            answer = await asyncio.wait_for(asked, SOON)
+        problem(answer, 403, "forbidden")
+    finally:
+        await gateway.close()
