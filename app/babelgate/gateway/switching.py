@@ -27,6 +27,9 @@ from babelgate.schemas.job_schemas import JobSchemas
 
 log = get_logger(__name__)
 
+MANY_FORMER = 10
+"""From so many connections that are not in use any more, each load that leaves one is a warning."""
+
 
 class GatewayParts(Struct, frozen=True, kw_only=True):
     """What a configuration makes of a gateway. ``bindings``: those that stay are the same objects as before.
@@ -179,6 +182,16 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     _limit(gateway, parts.rate_limits)
     gateway.accesses.clear()
     return Switched(added, removed, replaced, [each for each in moved if _is_elsewhere(each, gateway.router)])
+
+
+def log_left(gateway: Gateway, switched: Switched) -> None:
+    """Log the connections that a switch has left, which stay open, and warn where many have become so."""
+    for each in (*switched.removed, *switched.replaced):
+        is_replaced = each in switched.replaced
+        log.info("removed broker stays open until a restart", broker=each.name, is_replaced=is_replaced)
+    count = len(gateway.former.open_bindings)
+    if count >= MANY_FORMER and (switched.removed or switched.replaced):
+        log.warning("many connections that are not in use stay open until a restart", connections=count)
 
 
 def _replace(gateway: Gateway, was: Binding, binding: Binding, error: BrokerError | None) -> None:

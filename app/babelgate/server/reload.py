@@ -41,6 +41,7 @@ from babelgate.gateway.switching import (
     GatewayParts,
     Switched,
     closed,
+    log_left,
     opened,
     queues_in_use,
     switch,
@@ -371,10 +372,7 @@ class Reload:
             except StateUnavailable as error:
                 log.warning("former routes not kept: they are forgotten by a restart", error=error)
         await live.pushes.configure(new.targets, new.guard)
-        for each in (*switched.removed, *switched.replaced):
-            log.info(
-                "removed broker stays open until a restart", broker=each.name, is_replaced=each in switched.replaced
-            )
+        log_left(live.gateway, switched)
         return changed
 
     async def _refused(self, error: BabelgateError, cause: str, caller: str | None) -> None:

@@ -16,7 +16,7 @@ from babelgate.gateway.gauges import Gauges
 from babelgate.gateway.model import Settlement
 from babelgate.gateway.queue_list import QueueSelection
 from babelgate.gateway.routing import Policy, Route, Router, Rule
-from babelgate.gateway.switching import GatewayParts, opened, queues_in_use, switch
+from babelgate.gateway.switching import MANY_FORMER, GatewayParts, Switched, log_left, opened, queues_in_use, switch
 from babelgate.observe.metrics.catalogue import OPEN_PUSH_CIRCUITS
 from babelgate.observe.metrics.recorder import Metrics
 from babelgate.schemas.job_schemas import JobSchemas
@@ -33,7 +33,7 @@ def gateway_of(*rules: Rule) -> Gateway:
     return Gateway(bindings, Router(rules), TokenSealer(KEYS))
 
 
-async def load(gateway: Gateway, *rules: Rule) -> None:
+async def load(gateway: Gateway, *rules: Rule) -> Switched:
     """Serve by other ``rules``, as a reload of the configuration does."""
     bindings: dict[str, Binding] = {rule.binding.name: rule.binding for rule in rules}
     parts = GatewayParts(
@@ -44,7 +44,7 @@ async def load(gateway: Gateway, *rules: Rule) -> None:
         rate_limits=None,
         schemas=JobSchemas(),
     )
-    switch(gateway, parts, await queues_in_use(gateway), {})
+    return switch(gateway, parts, await queues_in_use(gateway), {})
 
 
 @pytest.mark.parametrize("variant", ALL, ids=lambda each: each.name)
@@ -183,5 +183,21 @@ async def test_a_moved_queue_is_a_route_to_its_new_broker_alone() -> None:
         await load(gateway, Rule("q*", second), Rule("elsewhere", first))
         assert [route.queue for route in gateway.overview.routes_to("one")] == ["elsewhere"]
         assert [route.queue for route in gateway.overview.routes_to("two")] == ["q1"]
+    finally:
+        await gateway.close()
+
+
+async def test_many_connections_that_stay_open_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    said = "many connections that are not in use stay open until a restart"
+    gateway = gateway_of(Rule("q", MovingMemory("one", CAPABLE)))
+    await gateway.start()
+    try:
+        for number in range(MANY_FORMER):
+            assert said not in caplog.text, number
+            last = Rule("q", MovingMemory("one", CAPABLE))
+            log_left(gateway, await load(gateway, last))
+        assert caplog.text.count(said) == 1
+        log_left(gateway, await load(gateway, last))
+        assert caplog.text.count(said) == 1, "this load has left none"
     finally:
         await gateway.close()
