@@ -204,7 +204,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "continuous": {
         "podLabels": {"azure.workload.identity/use": "true"},
         "pipeline": {
-            "continuous": {"commands": ["ingest", "metrics"], "tasks": 2, "driverMemory": "2g"},
+            "continuous": {"commands": ["ingest", "metrics"], "roundSeconds": 7201, "tasks": 2, "driverMemory": "2g"},
             "cronJob": {"enabled": True, "refreshSchedule": "*/15 5-23 * * *"},
             "storage": {"existingClaim": "lake"},
             **PLACED,

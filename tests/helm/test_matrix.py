@@ -439,6 +439,7 @@ ANOTHER: Mapping[tuple[str, ...], Any] = {
     ("pipeline", "spark", "operator"): "apache",
     ("pipeline", "spark", "jobs"): ["metrics"],
     ("pipeline", "continuous", "commands"): ["metrics"],
+    ("pipeline", "continuous", "roundSeconds"): 700,
     ("pipeline", "continuous", "driverMemory"): "7g",
     ("pipeline", "cronJob", "driverMemory"): "7g",
     ("pipeline", "cronJob", "timeZone"): "Another/Zone",

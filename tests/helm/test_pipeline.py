@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 MAIN = "local:///opt/babelgate/bin/babelgate-main.py"
 NIGHTLY = "many, nightly"
 CONTINUOUS = "many, continuous"
+LONGEST_ROUND = 7201
+"""Seconds, as in the values of that case."""
 POLICY = ("NetworkPolicy", "shop-babelgate-pipeline")
 OPERATORS = ("many, kubeflow", "many, apache")
 
@@ -97,7 +100,11 @@ def test_a_container_that_hangs_is_restarted_and_one_that_was_restarted_is_given
     assert run(startup).returncode != 0
     alive.touch()
     assert run(startup).returncode == run(liveness).returncode == 0
-    os.utime(alive, (1, 1))
+    assert container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"] >= LONGEST_ROUND
+    longest = time.time() - LONGEST_ROUND + 60
+    os.utime(alive, (longest, longest))
+    assert run(liveness).returncode == 0, "a long round is no hang"
+    os.utime(alive, (longest - 240, longest - 240))
     assert run(liveness).returncode != 0
     started = run([*container["command"], *container["args"]])
     assert (started.returncode, started.stdout.split()[:2]) == (0, ["pipeline", "ingest"])
