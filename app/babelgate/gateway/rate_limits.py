@@ -261,7 +261,10 @@ class RateLimits:
             if found.terms == terms:
                 found.terms = terms
             else:
-                found = Allowance(terms, scope, key, self.shared, found.running)
+                before, found = found, Allowance(terms, scope, key, self.shared, found.running)
+                for kind, share in found.shares.items():
+                    if kind in before.shares:
+                        share.follow(before.shares[kind])
                 self._allowances[key] = found
         return found
 

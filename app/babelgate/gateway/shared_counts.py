@@ -80,6 +80,11 @@ class SharedCount:
         """Wait until each of ``counts``, of the same process, :meth:`is settled <is_settled>`, at most WAIT_SECONDS."""
         await self._counts.settle(counts)
 
+    def follow(self, before: SharedCount) -> None:
+        """Go on with the share of ``before``, the same number with another limit, until the next exchange."""
+        self._granted = None if before._granted is None else min(before._granted, self.most)
+        self.others, self.told, self.told_at = before.others, before.told, before.told_at
+
     def adopt(self, share: CountShare, told: int, now: float) -> bool:
         """Use this share, which is the answer to ``told``. Returns whether it has grown."""
         before, self._granted = self._granted, share.granted

@@ -15,7 +15,7 @@ from babelgate.gateway import receive, shared_counts
 from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.limit_terms import QueueTerms
+from babelgate.gateway.limit_terms import QueueTerms, RateTerms
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.gateway.shared_rates import SharedRates
@@ -161,3 +161,18 @@ async def test_a_right_that_is_taken_away_during_the_wait_for_a_share_is_missing
         problem(answer, 403, "forbidden")
     finally:
         await gateway.close()
+
+
+@pytest.mark.parametrize(("most", "room"), [(20, 3), (2, 2)])
+async def test_a_reload_changes_no_share_before_the_store_has_said_so(most, room):
+    store = Store(others=7)
+    route = Router([Rule("q", MovingMemory("one", CAPABLE))]).route("q")
+    shared = SharedRates(store)
+    limits = RateLimits(Router([]), RateTerms(max_leases=10), shared=shared)
+    (scope,) = limits.of_leases(SHOP, route)
+    await eventually(lambda: scope.room("leases") == 3)
+    limits.configure(RateLimits(Router([]), RateTerms(max_leases=most)))
+    (after,) = limits.of_leases(SHOP, route)
+    assert after is not scope and (after.room("leases"), after.total("leases")) == (room, 7)
+    await eventually(lambda: after.room("leases") == max(most - 7, 0))
+    await shared.close()
