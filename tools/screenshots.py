@@ -1,6 +1,7 @@
 """Makes the pictures of the console in ``docs/images``: ``python -m tools.screenshots [PAGE…]`` writes them.
 
-They show a real gateway over SQLite with an hour of traffic, in Debian's Chromium.
+They show a real gateway over SQLite with an hour of traffic, in Debian's Chromium. The user has signed in with a token
+that has all rights.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import httpx
 
 from babelgate.clock import now_ms
 from tests.harness.browser import browser
-from tests.harness.console import RIGHTS, ConsoleServer, OpenTab, console, tabs, tokens
+from tests.harness.console import RIGHTS, Tab, console, tabs, tokens
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
 PAGES = {
-    "overview": "",
     "queues": "queues",
     "queue": "queues/invoices",
+    "overview": "",
     "message": "queues/invoices/messages/{message}",
     "publish": "queues/invoices/publish",
     "receive": "queues/invoices/receive",
@@ -42,8 +43,12 @@ PAGES = {
 }
 """The pages, by the names of their pictures. ``rejected``: the id of a message that is a dead letter; ``message``: the
 key of one that is ready."""
+CHARTS = ("queues", "queue", "overview")
+"""The pages that show the last hour, the first ones: the clock stands still for them."""
 SIGN_IN = "sign-in"
-"""The page of a gateway that has tokens."""
+"""The page that is shown before the sign-in."""
+TOKEN = "operator"
+"""Name and text of the token that has all rights."""
 LOOKS = {"": (False, 1280), "-dark-narrow": (True, 360)}
 """What the names of pictures end with: whether it is dark, and how many pixels it is wide."""
 MAX_BYTES = 150_000
@@ -63,13 +68,27 @@ _QUEUES = {
 
 
 class _Past:
-    """A clock that the traffic sets."""
+    """A clock in Unix ms. The traffic sets it and the pictures stop it: a slow machine makes no gap in a chart."""
 
-    at: int | None = now_ms() - _MINUTES * 60_000
-    """In Unix ms; None: as it is."""
+    def __init__(self) -> None:
+        self._at: int | None = now_ms() - _MINUTES * 60_000
+        self._behind = 0
 
     def __call__(self) -> int:
-        return now_ms() if self.at is None else self.at
+        return now_ms() - self._behind if self._at is None else self._at
+
+    def advance(self) -> None:
+        """Go to the next minute, and stay there."""
+        self._at = self() + 60_000
+
+    def run(self) -> None:
+        """Go on from here, as fast as time passes."""
+        self._behind = now_ms() - self()
+        self._at = None
+
+    def stop(self) -> None:
+        """Stay here."""
+        self._at = self()
 
 
 def _traffic(client: httpx.Client, clock: _Past) -> str:
@@ -97,13 +116,15 @@ def _traffic(client: httpx.Client, clock: _Past) -> str:
                 error = {"message": "the endpoint answered 410", "exception": "shop.webhooks.Gone"}
                 refusal = {"ack_tokens": rejected, "error": error}
                 client.post(f"queues/{queue}/messages:reject", json=refusal).raise_for_status()
-        clock.at = now_ms() - (_MINUTES - 1 - minute) * 60_000
-    clock.at = None
+        clock.advance()
+    clock.run()
     return failed
 
 
-def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, dark: bool, width: int) -> None:
-    tab = opening(server, dark=dark, width=width).go(path)
+def _picture(tab: Tab, path: str, target: Path) -> None:
+    width = tab.page.evaluate("innerWidth")
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    tab.go(path)
     tab.page.wait_for_load_state("networkidle")
     tab.check()
     height = min(tab.page.evaluate("document.body.scrollHeight"), 1_000)
@@ -116,13 +137,15 @@ def _picture(opening: OpenTab, server: ConsoleServer, path: str, target: Path, d
         raise SystemExit(f"{target} has more than {MAX_BYTES:,} bytes.")
 
 
-def _places(client: httpx.Client, rejected: str) -> dict[str, str]:
+def _places(client: httpx.Client, tab: Tab, rejected: str) -> dict[str, str]:
     """What stands for the names in :data:`PAGES`. Sets a push whose target has no address, redrives the dead letters of
     a queue, and waits for the ends of both."""
-    page = client.get("console/queues/invoices").raise_for_status().text
+    page = tab.go("queues/invoices").page.content()
     key = re.findall(r"queues/invoices/messages/([0-9a-f]{32})", page)[0]
     letters = client.get("queues/webhooks/dead-letters").raise_for_status().json()["dead_letters"]
     push = {"url": "https://mail.example/hooks/emails", "secrets": ["whsec_" + b64encode(bytes(32)).decode()]}
+    draft = {"job": "urn:shop:emails", "data": {"number": _MINUTES * 100}}
+    client.post("queues/emails/messages", json=draft).raise_for_status()
     client.put("queues/emails/push", json=push).raise_for_status()
     while not client.get("queues/emails/push").raise_for_status().json()["state"]["failures"]:
         time.sleep(0.1)
@@ -139,24 +162,27 @@ def main(names: Collection[str]) -> None:
         raise SystemExit(f"No such page: {', '.join(sorted(unknown))}. There are {', '.join([*PAGES, SIGN_IN])}.")
     clock = _Past()
     with tempfile.TemporaryDirectory(prefix="babelgate-pictures-") as folder, browser() as opened:
-        own = Path(folder)
-        closed = own / "closed"
-        closed.mkdir()
-        journal = {"landing": f"{folder}/journal", "node": "gateway-1"}
-        auth = tokens(shop={"*": [*RIGHTS]})
-        with (
-            console(own, clock, journal=journal) as server,
-            console(closed, auth=auth) as guarded,
-            tabs(opened) as opening,
-        ):
-            with server.client() as client:
-                places = _places(client, _traffic(client, clock))
-            for name, path in {**PAGES, SIGN_IN: SIGN_IN}.items():
-                for ending, (dark, width) in LOOKS.items():
+        options = {
+            "auth": tokens(**{TOKEN: {"*": [*RIGHTS]}}),
+            "journal": {"landing": f"{folder}/journal", "node": "gateway-1"},
+        }
+        with console(Path(folder), clock, **options) as server, tabs(opened) as opening:
+            looks = {ending: opening(server, dark=dark, width=width) for ending, (dark, width) in LOOKS.items()}
+            for ending, tab in looks.items():
+                if not names or SIGN_IN in names:
+                    _picture(tab, SIGN_IN, IMAGES / f"console-{SIGN_IN}{ending}.png")
+            with server.client(TOKEN) as client:
+                rejected = _traffic(client, clock)
+                for tab in looks.values():
+                    tab.go(SIGN_IN).sign_in(TOKEN)
+                places = _places(client, looks[""], rejected)
+            clock.stop()
+            for name, path in PAGES.items():
+                if name not in CHARTS:
+                    clock.run()
+                for ending, tab in looks.items():
                     if not names or name in names:
-                        shown = guarded if name == SIGN_IN else server
-                        target = IMAGES / f"console-{name}{ending}.png"
-                        _picture(opening, shown, path.format(**places), target, dark, width)
+                        _picture(tab, path.format(**places), IMAGES / f"console-{name}{ending}.png")
 
 
 if __name__ == "__main__":
