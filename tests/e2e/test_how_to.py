@@ -118,7 +118,7 @@ def _run_with_another_configuration(name: str, process: GatewayProcess, director
     running = yaml.safe_load((directory / "babelgate.yaml").read_text())
     first, second, *others = _blocks(name, "sh")
     given = _config(after, directory)
-    # It has a time-out for a busy machine, which cannot change.
+    # It has a time-out for a busy machine, which stays.
     given["brokers"] |= running["brokers"]
     (directory / "edited.yaml").write_text(yaml.safe_dump(running | given, sort_keys=False))
     scripts = [first, f"cp edited.yaml babelgate.yaml\n{second}", *others]
