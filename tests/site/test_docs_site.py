@@ -219,6 +219,7 @@ def test_the_search_works_from_the_folder(site: Path, opened: Browser) -> None:
 def test_a_gateway_serves_it_within_its_policy(served: str, opened: Browser) -> None:
     with opened.new_context(viewport={"width": 1280, "height": 900}) as context:
         page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.add_init_script(_VIOLATION)
         requests: list[str] = []
         errors: list[str] = []
@@ -226,7 +227,7 @@ def test_a_gateway_serves_it_within_its_policy(served: str, opened: Browser) -> 
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.goto(f"{served}/docs")
-        page.get_by_role("link", name="Documentation").click(timeout=PATIENCE_MS)
+        page.get_by_role("link", name="Documentation").click()
         expect(page).to_have_url(f"{served}/docs/site/index.html")
         for path in _READ:
             page.goto(f"{served}/docs/site/{path}")
@@ -238,7 +239,7 @@ def test_a_gateway_serves_it_within_its_policy(served: str, opened: Browser) -> 
         page.get_by_placeholder("Search").press_sequentially("Idempotency-Key")
         found = page.get_by_role("option", name=re.compile("idempotency", re.IGNORECASE)).first
         with page.expect_navigation(timeout=PATIENCE_MS):
-            found.click(timeout=PATIENCE_MS)
+            found.click()
         assert page.url.startswith(f"{served}/docs/site/docs/")
         assert page.locator("h1").first.is_visible()
         assert [url for url in requests if not url.startswith((f"{served}/", "data:"))] == []
