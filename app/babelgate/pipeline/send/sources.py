@@ -7,6 +7,7 @@ decrypted. ``unread`` is then the reason, ``message_id`` the place or the messag
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -84,11 +85,10 @@ def inputs_of_dataset(reader: DatasetReader, dataset: str) -> list[Any]:
     if run is None:
         raise JobFailed(f"{reader.root} has no dataset {dataset}")
     home = reader.folder(dataset)
-    # Spark spells a local path with a scheme. The run stays the same when bodies are erased, so that nothing is sent
-    # twice.
-    return [
-        [f"file:{home}" if home.startswith("/") else home, (reader.manifest(dataset, run) or {}).get("run_id", run)]
-    ]
+    # Spark spells a local path with a scheme and without "..". The run stays the same when bodies are erased, so that
+    # nothing is sent twice.
+    place = f"file:{os.path.normpath(home)}" if home.startswith("/") else home
+    return [[place, (reader.manifest(dataset, run) or {}).get("run_id", run)]]
 
 
 def inputs_of_journal(reader: DatasetReader) -> list[Any]:
