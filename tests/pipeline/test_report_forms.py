@@ -11,10 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from babelgate.clock import duration
 from babelgate.pipeline import formatting
+from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.report.figures import CheckedBodies, Figures, Violations, as_csv, as_json
 from babelgate.pipeline.report.page import as_html
 from babelgate.pipeline.report.targets import LatencyTarget, check_targets, parse_target
@@ -100,6 +102,12 @@ def test_names_are_text():
     found = Elements(as_html(FIGURES, "http://127.0.0.1/console"))
     assert sum(HOSTILE in text for text in found.texts) >= 3, "in a chart, in its table, in words"
     assert any(value and HOSTILE in value for name, value in found.attributes if name == "aria-label")
+
+
+@pytest.mark.parametrize("url", ["https://gateway.example/console?a=b", "https://gateway.example/console#top"])
+def test_a_console_to_which_no_path_can_be_appended_is_refused(url, tmp_path):
+    shown = CliRunner().invoke(pipeline, ["report", "--lake", str(tmp_path), "--console", url])
+    assert (shown.exit_code, "--console" in shown.output, "no ? and no #" in shown.output) == (2, True, True)
 
 
 def test_ids_lead_to_the_console():

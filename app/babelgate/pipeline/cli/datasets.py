@@ -234,7 +234,10 @@ def report(
     if console is not None:
         from babelgate.pipeline.send.gateway import url_fault
 
-        if (fault := url_fault(console)) is not None:
+        fault = url_fault(console)
+        if fault is None and ("?" in console or "#" in console):
+            fault = "paths are appended to it, so it must have no ? and no #"
+        if fault is not None:
             raise click.BadParameter(fault, param_hint="--console")
     try:
         parsed = [parse_target(each) for each in targets]
