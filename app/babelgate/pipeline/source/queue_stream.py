@@ -91,7 +91,9 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Receive the next batch; ``start`` if there is none. Blocks for ``wait_seconds``, and for at most 60 s for
-        each request. Raises RuntimeError with the answer of the gateway if it is not 200."""
+        each request. Raises RuntimeError with the answer of the gateway if it is not 200, and as :meth:`commit`."""
+        # Those that the gateway did not take may have no batch to go with for long.
+        self._ack()
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
         assert isinstance(limit, ReadMaxRows | ReadAllAvailable)
         found = [] if self._until_empty and self._was_empty else self._receive(most)
@@ -121,8 +123,8 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Ack the messages up to ``end``. A lost lease is no error: its message is delivered again.
 
-        While the gateway cannot be reached the tokens are kept, and sent with those of the next batch. Raises
-        RuntimeError if the gateway refuses the acks.
+        While the gateway cannot be reached the tokens are kept, and sent before the next receive. Raises RuntimeError
+        if the gateway refuses the acks.
         """
         if end["reader"] == self._reader:
             for number in [each for each in self._batches if each <= end["batch"]]:
