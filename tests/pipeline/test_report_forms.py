@@ -139,6 +139,9 @@ def test_the_last_day_is_compared():
     assert cells["Dead rate"] == ["2.5 %", "4.0 %", "\N{MINUS SIGN}1.5 points"]
     assert cells["Redriven"] == ["70", "0", "–"]
     assert cells["Leases expired"] == ["14", "7", "+100.0 %"]
+    assert "The last day has events until" not in told
+    page = as_html(replace(FIGURES, as_of=FIGURES.as_of - 3_600_000)).decode()
+    assert "The last day has events until 2026-01-31 22:59; the days before" in page
     assert "Compared with" not in as_html(replace(FIGURES, comparison=FIGURES.comparison[:1])).decode()
 
 

@@ -81,7 +81,7 @@ class ErrorFigures(Struct, frozen=True):
     """The number of messages of one queue and job that failed in one way, and ids of the latest of them, at most three.
 
     ``event``: nacked, lease_expired, dead_lettered or poison; ``reason``: of the last two. A message that failed in two
-    ways is counted in both.
+    ways is counted in both. Only the first 256 events of a message are seen.
     """
 
     event: str

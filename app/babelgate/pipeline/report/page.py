@@ -59,6 +59,7 @@ def as_html(figures: Figures, console: str | None = None) -> bytes:
         targets=tables.targets(figures),
         missed=sum(each.met is False for each in figures.targets or ()),
         comparison=tables.comparison(figures),
+        has_partial_day=tables.has_partial_day(figures),
         errors=tables.errors(figures, console),
         checked=tables.checked(figures),
         schemas=tables.schema_violations(figures),

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from babelgate.clock import duration
 from babelgate.pipeline.formatting import count, share
+from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 from babelgate.pipeline.report.figures import Figures, Group
 
 MOST_ROWS = 50
@@ -105,6 +106,11 @@ def comparison(figures: Figures) -> Table | None:
             row += [shown(of(each)), _change(of(last), of(each), is_rate=is_rate)]
         rows.append(row)
     return Table(heads, rows)
+
+
+def has_partial_day(figures: Figures) -> bool:
+    """Whether the last minute of the last day has no events, as on a day that is not over."""
+    return figures.as_of < midnight(date.fromisoformat(figures.last_date)) + DAY_MS - 1
 
 
 def errors(figures: Figures, console: str | None) -> Table | None:
