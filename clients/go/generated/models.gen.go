@@ -2044,6 +2044,9 @@ type Probe struct {
 	// Issuers Only with `verbose`, where some are configured, and for callers that see brokers.
 	Issuers *[]IssuerState `json:"issuers,omitempty"`
 
+	// Schemas Only with `verbose`, where they are from a URL, and for callers that see brokers.
+	Schemas *SchemasState `json:"schemas,omitempty"`
+
 	// Status Always `ok`; any other state is a problem.
 	Status               ProbeStatus            `json:"status"`
 	AdditionalProperties map[string]interface{} `json:"-"`
@@ -2462,16 +2465,16 @@ type QueueLimits struct {
 	// MaxDepth Messages beyond which publishes get 429 `queue_full`; `null`: any.
 	MaxDepth *int64 `json:"max_depth"`
 
-	// MaxLeases Leases of messages that one process has handed out, at a time.
+	// MaxLeases Leases of messages at a time, as `counted_in` says.
 	MaxLeases *int64 `json:"max_leases"`
 
 	// MaxMessageBytes Size of one message as it is sent.
 	MaxMessageBytes *int64 `json:"max_message_bytes"`
 
-	// MaxReceives Receives that one process serves at a time.
+	// MaxReceives Receives at a time, as `counted_in` says.
 	MaxReceives *int64 `json:"max_receives"`
 
-	// MaxStreams Streams that one process serves at a time.
+	// MaxStreams Streams at a time, as `counted_in` says.
 	MaxStreams *int64 `json:"max_streams"`
 
 	// MessagesPerSecond Published messages a second.
@@ -2528,16 +2531,16 @@ type RateTerms struct {
 	// BytesPerSecond Bytes of published messages a second.
 	BytesPerSecond *float64 `json:"bytes_per_second"`
 
-	// MaxLeases Leases of messages that one process has handed out, at a time.
+	// MaxLeases Leases of messages at a time, as `counted_in` says.
 	MaxLeases *int64 `json:"max_leases"`
 
 	// MaxMessageBytes Size of one message as it is sent.
 	MaxMessageBytes *int64 `json:"max_message_bytes"`
 
-	// MaxReceives Receives that one process serves at a time.
+	// MaxReceives Receives at a time, as `counted_in` says.
 	MaxReceives *int64 `json:"max_receives"`
 
-	// MaxStreams Streams that one process serves at a time.
+	// MaxStreams Streams at a time, as `counted_in` says.
 	MaxStreams *int64 `json:"max_streams"`
 
 	// MessagesPerSecond Published messages a second.
@@ -3054,6 +3057,16 @@ type RotationRequest struct {
 
 	// TtlSeconds Seconds from now to the new end, at most `auth.made_tokens.max_ttl_seconds`; may be decimal. Without it and `ends_at` the end stays.
 	TtlSeconds *float64 `json:"ttl_seconds,omitempty"`
+}
+
+// SchemasState The schemas of jobs that are read from a URL, as this process knows them.
+type SchemasState struct {
+	// Error Why the last try to read them failed, or what was read cannot be used; left out: neither. Earlier schemas stay in use, and readiness does not depend on it.
+	Error *string `json:"error,omitempty"`
+
+	// Schemas How many are in use.
+	Schemas              int64                  `json:"schemas"`
+	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // Searched How far the search went. Earlier events may be known to the data pipeline.
@@ -9056,6 +9069,14 @@ func (a *Probe) UnmarshalJSON(b []byte) error {
 		delete(object, "issuers")
 	}
 
+	if raw, found := object["schemas"]; found {
+		err = json.Unmarshal(raw, &a.Schemas)
+		if err != nil {
+			return fmt.Errorf("error reading 'schemas': %w", err)
+		}
+		delete(object, "schemas")
+	}
+
 	if raw, found := object["status"]; found {
 		err = json.Unmarshal(raw, &a.Status)
 		if err != nil {
@@ -9094,6 +9115,13 @@ func (a Probe) MarshalJSON() ([]byte, error) {
 		object["issuers"], err = json.Marshal(a.Issuers)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'issuers': %w", err)
+		}
+	}
+
+	if a.Schemas != nil {
+		object["schemas"], err = json.Marshal(a.Schemas)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'schemas': %w", err)
 		}
 	}
 
@@ -14057,6 +14085,87 @@ func (a RevokedToken) MarshalJSON() ([]byte, error) {
 	object["told"], err = json.Marshal(a.Told)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'told': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for SchemasState. Returns the specified
+// element and whether it was found
+func (a SchemasState) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for SchemasState
+func (a *SchemasState) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for SchemasState to handle AdditionalProperties
+func (a *SchemasState) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["error"]; found {
+		err = json.Unmarshal(raw, &a.Error)
+		if err != nil {
+			return fmt.Errorf("error reading 'error': %w", err)
+		}
+		delete(object, "error")
+	}
+
+	if raw, found := object["schemas"]; found {
+		err = json.Unmarshal(raw, &a.Schemas)
+		if err != nil {
+			return fmt.Errorf("error reading 'schemas': %w", err)
+		}
+		delete(object, "schemas")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for SchemasState to handle AdditionalProperties
+func (a SchemasState) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Error != nil {
+		object["error"], err = json.Marshal(a.Error)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'error': %w", err)
+		}
+	}
+
+	object["schemas"], err = json.Marshal(a.Schemas)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'schemas': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {

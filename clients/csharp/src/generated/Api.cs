@@ -3970,8 +3970,8 @@ namespace Babelgate.Client.Generated
         /// <br/>with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.
         /// <br/>
         /// <br/>With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
-        /// <br/>not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
-        /// <br/>`listen`.
+        /// <br/>not completed, and an error gives the reason for which it would be dead-lettered. Schemas are checked where the route has
+        /// <br/>`schema_on_receive`. This mode requires the right `listen`.
         /// </remarks>
         /// <param name="queue">1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.</param>
         /// <param name="delaySeconds">Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack. For example `0`.</param>
@@ -10526,8 +10526,9 @@ namespace Babelgate.Client.Generated
         /// 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
         /// <br/>
         /// <br/>With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
-        /// <br/>about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right `manage` or `observe`, the answer names no
-        /// <br/>broker, unless the setting `open_readyz` allows it.
+        /// <br/>about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL. Without a valid
+        /// <br/>token, or without the right `manage` or `observe`, the answer names no broker, unless the setting `open_readyz`
+        /// <br/>allows it.
         /// </remarks>
         /// <param name="verbose">Whether to list the brokers. Without a value: `true`. Without the parameter: `false`.</param>
         /// <returns>The gateway accepts traffic.</returns>
@@ -14304,6 +14305,14 @@ namespace Babelgate.Client.Generated
         public System.Collections.Generic.IReadOnlyList<BrokerState>? Brokers { get; set; } = default!;
 
         /// <summary>
+        /// Only with `verbose`, where they are from a URL, and for callers that see brokers.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("schemas")]
+
+        public SchemasState? Schemas { get; set; } = default!;
+
+        /// <summary>
         /// Only with `verbose`, where some are configured, and for callers that see brokers.
         /// </summary>
 
@@ -15368,7 +15377,7 @@ namespace Babelgate.Client.Generated
         public long? MaxMessageBytes { get; set; } = default!;
 
         /// <summary>
-        /// Receives that one process serves at a time.
+        /// Receives at a time, as `counted_in` says.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_receives")]
@@ -15376,7 +15385,7 @@ namespace Babelgate.Client.Generated
         public long? MaxReceives { get; set; } = default!;
 
         /// <summary>
-        /// Streams that one process serves at a time.
+        /// Streams at a time, as `counted_in` says.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_streams")]
@@ -15384,7 +15393,7 @@ namespace Babelgate.Client.Generated
         public long? MaxStreams { get; set; } = default!;
 
         /// <summary>
-        /// Leases of messages that one process has handed out, at a time.
+        /// Leases of messages at a time, as `counted_in` says.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_leases")]
@@ -15563,7 +15572,7 @@ namespace Babelgate.Client.Generated
         public long? MaxMessageBytes { get; set; } = default!;
 
         /// <summary>
-        /// Receives that one process serves at a time.
+        /// Receives at a time, as `counted_in` says.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_receives")]
@@ -15571,7 +15580,7 @@ namespace Babelgate.Client.Generated
         public long? MaxReceives { get; set; } = default!;
 
         /// <summary>
-        /// Streams that one process serves at a time.
+        /// Streams at a time, as `counted_in` says.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_streams")]
@@ -15579,7 +15588,7 @@ namespace Babelgate.Client.Generated
         public long? MaxStreams { get; set; } = default!;
 
         /// <summary>
-        /// Leases of messages that one process has handed out, at a time.
+        /// Leases of messages at a time, as `counted_in` says.
         /// </summary>
 
         [System.Text.Json.Serialization.JsonPropertyName("max_leases")]
@@ -16964,6 +16973,39 @@ namespace Babelgate.Client.Generated
         [System.Text.Json.Serialization.JsonPropertyName("ends_at")]
 
         public long? EndsAt { get; set; } = default!;
+
+    }
+
+    /// <summary>
+    /// The schemas of jobs that are read from a URL, as this process knows them.
+    /// </summary>
+    [System.CodeDom.Compiler.GeneratedCode("NJsonSchema", "13.18.2.0 (NJsonSchema v10.8.0.0 (Newtonsoft.Json v12.0.0.0))")]
+    public partial class SchemasState
+    {
+        /// <summary>
+        /// How many are in use.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("schemas")]
+
+        public long Schemas { get; set; } = default!;
+
+        /// <summary>
+        /// Why the last try to read them failed, or what was read cannot be used; left out: neither. Earlier schemas stay in use, and readiness does not depend on it.
+        /// </summary>
+
+        [System.Text.Json.Serialization.JsonPropertyName("error")]
+
+        public string? Error { get; set; } = default!;
+
+        private System.Collections.Generic.IDictionary<string, object>? _additionalProperties;
+
+        [System.Text.Json.Serialization.JsonExtensionData]
+        public System.Collections.Generic.IDictionary<string, object> AdditionalProperties
+        {
+            get { return _additionalProperties ?? (_additionalProperties = new System.Collections.Generic.Dictionary<string, object>()); }
+            set { _additionalProperties = value; }
+        }
 
     }
 

@@ -60,6 +60,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     protected static $openAPITypes = [
         'status' => 'string',
         'brokers' => '\Babelgate\Client\Generated\Model\BrokerState[]',
+        'schemas' => '\Babelgate\Client\Generated\Model\SchemasState',
         'issuers' => '\Babelgate\Client\Generated\Model\IssuerState[]'
     ];
 
@@ -73,6 +74,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     protected static $openAPIFormats = [
         'status' => null,
         'brokers' => null,
+        'schemas' => null,
         'issuers' => null
     ];
 
@@ -84,6 +86,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     protected static array $openAPINullables = [
         'status' => false,
         'brokers' => true,
+        'schemas' => true,
         'issuers' => true
     ];
 
@@ -175,6 +178,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     protected static $attributeMap = [
         'status' => 'status',
         'brokers' => 'brokers',
+        'schemas' => 'schemas',
         'issuers' => 'issuers'
     ];
 
@@ -186,6 +190,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     protected static $setters = [
         'status' => 'setStatus',
         'brokers' => 'setBrokers',
+        'schemas' => 'setSchemas',
         'issuers' => 'setIssuers'
     ];
 
@@ -197,6 +202,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     protected static $getters = [
         'status' => 'getStatus',
         'brokers' => 'getBrokers',
+        'schemas' => 'getSchemas',
         'issuers' => 'getIssuers'
     ];
 
@@ -272,6 +278,7 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
     {
         $this->setIfExists('status', $data ?? [], null);
         $this->setIfExists('brokers', $data ?? [], null);
+        $this->setIfExists('schemas', $data ?? [], null);
         $this->setIfExists('issuers', $data ?? [], null);
     }
 
@@ -396,6 +403,40 @@ class Probe implements ModelInterface, ArrayAccess, \JsonSerializable
             }
         }
         $this->container['brokers'] = $brokers;
+
+        return $this;
+    }
+
+    /**
+     * Gets schemas
+     *
+     * @return \Babelgate\Client\Generated\Model\SchemasState|null
+     */
+    public function getSchemas()
+    {
+        return $this->container['schemas'];
+    }
+
+    /**
+     * Sets schemas
+     *
+     * @param \Babelgate\Client\Generated\Model\SchemasState|null $schemas schemas
+     *
+     * @return self
+     */
+    public function setSchemas($schemas)
+    {
+        if (is_null($schemas)) {
+            array_push($this->openAPINullablesSetToNull, 'schemas');
+        } else {
+            $nullablesSetToNull = $this->getOpenAPINullablesSetToNull();
+            $index = array_search('schemas', $nullablesSetToNull);
+            if ($index !== FALSE) {
+                unset($nullablesSetToNull[$index]);
+                $this->setOpenAPINullablesSetToNull($nullablesSetToNull);
+            }
+        }
+        $this->container['schemas'] = $schemas;
 
         return $this;
     }

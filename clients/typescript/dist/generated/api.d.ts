@@ -441,8 +441,8 @@ export interface paths {
          *     with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.
          *
          *     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
-         *     not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
-         *     `listen`.
+         *     not completed, and an error gives the reason for which it would be dead-lettered. Schemas are checked where the route has
+         *     `schema_on_receive`. This mode requires the right `listen`.
          */
         post: operations["validate_message"];
         delete?: never;
@@ -1227,8 +1227,9 @@ export interface paths {
          * @description 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
          *
          *     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
-         *     about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right `manage` or `observe`, the answer names no
-         *     broker, unless the setting `open_readyz` allows it.
+         *     about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL. Without a valid
+         *     token, or without the right `manage` or `observe`, the answer names no broker, unless the setting `open_readyz`
+         *     allows it.
          */
         get: operations["readyz"];
         put?: never;
@@ -3200,6 +3201,8 @@ export interface components {
              * @description Only with `verbose`, and for callers that may manage queues on these brokers.
              */
             brokers?: components["schemas"]["BrokerState"][] | null;
+            /** @description Only with `verbose`, where they are from a URL, and for callers that see brokers. */
+            schemas?: components["schemas"]["SchemasState"] | null;
             /**
              * Issuers
              * @description Only with `verbose`, where some are configured, and for callers that see brokers.
@@ -3834,17 +3837,17 @@ export interface components {
             max_message_bytes: number | null;
             /**
              * Max Receives
-             * @description Receives that one process serves at a time.
+             * @description Receives at a time, as `counted_in` says.
              */
             max_receives: number | null;
             /**
              * Max Streams
-             * @description Streams that one process serves at a time.
+             * @description Streams at a time, as `counted_in` says.
              */
             max_streams: number | null;
             /**
              * Max Leases
-             * @description Leases of messages that one process has handed out, at a time.
+             * @description Leases of messages at a time, as `counted_in` says.
              */
             max_leases: number | null;
             /** @description The limits of each identity on this queue; `null`: none. */
@@ -3945,17 +3948,17 @@ export interface components {
             max_message_bytes: number | null;
             /**
              * Max Receives
-             * @description Receives that one process serves at a time.
+             * @description Receives at a time, as `counted_in` says.
              */
             max_receives: number | null;
             /**
              * Max Streams
-             * @description Streams that one process serves at a time.
+             * @description Streams at a time, as `counted_in` says.
              */
             max_streams: number | null;
             /**
              * Max Leases
-             * @description Leases of messages that one process has handed out, at a time.
+             * @description Leases of messages at a time, as `counted_in` says.
              */
             max_leases: number | null;
         } & {
@@ -4728,6 +4731,25 @@ export interface components {
              * @description The new end, Unix milliseconds UTC.
              */
             ends_at?: number | null;
+        };
+        /**
+         * SchemasState
+         * @description The schemas of jobs that are read from a URL, as this process knows them.
+         */
+        SchemasState: {
+            /**
+             * Schemas
+             * Format: int64
+             * @description How many are in use.
+             */
+            schemas: number;
+            /**
+             * Error
+             * @description Why the last try to read them failed, or what was read cannot be used; left out: neither. Earlier schemas stay in use, and readiness does not depend on it.
+             */
+            error?: string | null;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Searched
@@ -9885,6 +9907,9 @@ export interface operations {
                      *           "warnings": []
                      *         }
                      *       ],
+                     *       "schemas": {
+                     *         "schemas": 12
+                     *       },
                      *       "issuers": [
                      *         {
                      *           "issuer": "https://sso.example/realms/shop",

@@ -151,6 +151,7 @@ from .replica_list import ReplicaList
 from .revoked_token import RevokedToken
 from .right import Right
 from .rotation_request import RotationRequest
+from .schemas_state import SchemasState
 from .searched import Searched
 from .searched_gateway import SearchedGateway
 from .settle_outcome import SettleOutcome
@@ -324,6 +325,7 @@ __all__ = (
     "RevokedToken",
     "Right",
     "RotationRequest",
+    "SchemasState",
     "Searched",
     "SearchedGateway",
     "SettleOutcome",

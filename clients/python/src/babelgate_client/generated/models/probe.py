@@ -15,6 +15,7 @@ from typing import Literal, cast
 if TYPE_CHECKING:
   from ..models.broker_state import BrokerState
   from ..models.issuer_state import IssuerState
+  from ..models.schemas_state import SchemasState
 
 
 
@@ -32,12 +33,15 @@ class Probe:
             status (Literal['ok']): Always `ok`; any other state is a problem.
             brokers (list[BrokerState] | None | Unset): Only with `verbose`, and for callers that may manage queues on these
                 brokers.
+            schemas (None | SchemasState | Unset): Only with `verbose`, where they are from a URL, and for callers that see
+                brokers.
             issuers (list[IssuerState] | None | Unset): Only with `verbose`, where some are configured, and for callers that
                 see brokers.
      """
 
     status: Literal['ok']
     brokers: list[BrokerState] | None | Unset = UNSET
+    schemas: None | SchemasState | Unset = UNSET
     issuers: list[IssuerState] | None | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -48,6 +52,7 @@ class Probe:
     def to_dict(self) -> dict[str, Any]:
         from ..models.broker_state import BrokerState # noqa: PLC0415
         from ..models.issuer_state import IssuerState # noqa: PLC0415
+        from ..models.schemas_state import SchemasState # noqa: PLC0415
         status = self.status
 
         brokers: list[dict[str, Any]] | None | Unset
@@ -62,6 +67,14 @@ class Probe:
 
         else:
             brokers = self.brokers
+
+        schemas: dict[str, Any] | None | Unset
+        if isinstance(self.schemas, Unset):
+            schemas = UNSET
+        elif isinstance(self.schemas, SchemasState):
+            schemas = self.schemas.to_dict()
+        else:
+            schemas = self.schemas
 
         issuers: list[dict[str, Any]] | None | Unset
         if isinstance(self.issuers, Unset):
@@ -84,6 +97,8 @@ class Probe:
         })
         if brokers is not UNSET:
             field_dict["brokers"] = brokers
+        if schemas is not UNSET:
+            field_dict["schemas"] = schemas
         if issuers is not UNSET:
             field_dict["issuers"] = issuers
 
@@ -95,6 +110,7 @@ class Probe:
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
         from ..models.broker_state import BrokerState # noqa: PLC0415
         from ..models.issuer_state import IssuerState # noqa: PLC0415
+        from ..models.schemas_state import SchemasState # noqa: PLC0415
         d = dict(src_dict)
         status = cast(Literal['ok'] , d.pop("status"))
         if status != 'ok':
@@ -125,6 +141,26 @@ class Probe:
         brokers = _parse_brokers(d.pop("brokers", UNSET))
 
 
+        def _parse_schemas(data: object) -> None | SchemasState | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                schemas_type_0 = SchemasState.from_dict(data)
+
+
+
+                return schemas_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(None | SchemasState | Unset, data)
+
+        schemas = _parse_schemas(d.pop("schemas", UNSET))
+
+
         def _parse_issuers(data: object) -> list[IssuerState] | None | Unset:
             if data is None:
                 return data
@@ -153,6 +189,7 @@ class Probe:
         probe = cls(
             status=status,
             brokers=brokers,
+            schemas=schemas,
             issuers=issuers,
         )
 

@@ -33,9 +33,9 @@ class QueueLimits:
             bytes_per_second (float | None): Bytes of published messages a second.
             burst_seconds (int): After a pause, what so many seconds bring may come at once.
             max_message_bytes (int | None): Size of one message as it is sent.
-            max_receives (int | None): Receives that one process serves at a time.
-            max_streams (int | None): Streams that one process serves at a time.
-            max_leases (int | None): Leases of messages that one process has handed out, at a time.
+            max_receives (int | None): Receives at a time, as `counted_in` says.
+            max_streams (int | None): Streams at a time, as `counted_in` says.
+            max_leases (int | None): Leases of messages at a time, as `counted_in` says.
             per_identity (None | RateTerms): The limits of each identity on this queue; `null`: none.
             max_depth (int | None): Messages beyond which publishes get 429 `queue_full`; `null`: any.
             counted_in (QueueLimitsCountedIn): `process`: each for itself; `replicas`: together.

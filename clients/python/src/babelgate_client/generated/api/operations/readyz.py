@@ -120,9 +120,11 @@ def sync_detailed(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
-    right `manage` or `observe`, the answer names no
-    broker, unless the setting `open_readyz` allows it.
+    about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL.
+    Without a valid
+    token, or without the right `manage` or `observe`, the answer names no broker, unless the setting
+    `open_readyz`
+    allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):
@@ -160,9 +162,11 @@ def sync(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
-    right `manage` or `observe`, the answer names no
-    broker, unless the setting `open_readyz` allows it.
+    about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL.
+    Without a valid
+    token, or without the right `manage` or `observe`, the answer names no broker, unless the setting
+    `open_readyz`
+    allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):
@@ -195,9 +199,11 @@ async def asyncio_detailed(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
-    right `manage` or `observe`, the answer names no
-    broker, unless the setting `open_readyz` allows it.
+    about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL.
+    Without a valid
+    token, or without the right `manage` or `observe`, the answer names no broker, unless the setting
+    `open_readyz`
+    allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):
@@ -235,9 +241,11 @@ async def asyncio(
 
     With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with
     warnings
-    about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the
-    right `manage` or `observe`, the answer names no
-    broker, unless the setting `open_readyz` allows it.
+    about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL.
+    Without a valid
+    token, or without the right `manage` or `observe`, the answer names no broker, unless the setting
+    `open_readyz`
+    allows it.
 
     Args:
         verbose (ReadyzVerbose | Unset):

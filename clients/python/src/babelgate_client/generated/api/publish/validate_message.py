@@ -244,9 +244,9 @@ def sync_detailed(
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
-    not completed, and an error gives the reason for which it would be dead-lettered. This mode requires
-    the right
-    `listen`.
+    not completed, and an error gives the reason for which it would be dead-lettered. Schemas are
+    checked where the route has
+    `schema_on_receive`. This mode requires the right `listen`.
 
     Args:
         queue (str):
@@ -325,9 +325,9 @@ def sync(
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
-    not completed, and an error gives the reason for which it would be dead-lettered. This mode requires
-    the right
-    `listen`.
+    not completed, and an error gives the reason for which it would be dead-lettered. Schemas are
+    checked where the route has
+    `schema_on_receive`. This mode requires the right `listen`.
 
     Args:
         queue (str):
@@ -401,9 +401,9 @@ async def asyncio_detailed(
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
-    not completed, and an error gives the reason for which it would be dead-lettered. This mode requires
-    the right
-    `listen`.
+    not completed, and an error gives the reason for which it would be dead-lettered. Schemas are
+    checked where the route has
+    `schema_on_receive`. This mode requires the right `listen`.
 
     Args:
         queue (str):
@@ -482,9 +482,9 @@ async def asyncio(
 
     With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for
     consumers and
-    not completed, and an error gives the reason for which it would be dead-lettered. This mode requires
-    the right
-    `listen`.
+    not completed, and an error gives the reason for which it would be dead-lettered. Schemas are
+    checked where the route has
+    `schema_on_receive`. This mode requires the right `listen`.
 
     Args:
         queue (str):

@@ -598,7 +598,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @return Probe
    * @throws ApiException if fails to make API call
@@ -609,7 +609,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return Probe
@@ -622,7 +622,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @return ApiResponse&lt;Probe&gt;
    * @throws ApiException if fails to make API call
@@ -633,7 +633,7 @@ public class OperationsApi {
 
   /**
    * Readiness probe
-   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, and the keys of the issuers of tokens. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
+   * 200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.  With &#x60;verbose&#x60; the answer lists the state of the brokers that &#x60;GET /brokers&#x60; shows this caller, with warnings about their set-up, the keys of the issuers of tokens, and the schemas that are read from a URL. Without a valid token, or without the right &#x60;manage&#x60; or &#x60;observe&#x60;, the answer names no broker, unless the setting &#x60;open_readyz&#x60; allows it.
    * @param verbose Whether to list the brokers. Without a value: &#x60;true&#x60;. Without the parameter: &#x60;false&#x60;. (optional)
    * @param headers Optional headers to include in the request
    * @return ApiResponse&lt;Probe&gt;

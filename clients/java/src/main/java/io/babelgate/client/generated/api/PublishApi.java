@@ -493,7 +493,7 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. Schemas are checked where the route has &#x60;schema_on_receive&#x60;. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
@@ -512,7 +512,7 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. Schemas are checked where the route has &#x60;schema_on_receive&#x60;. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
@@ -533,7 +533,7 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. Schemas are checked where the route has &#x60;schema_on_receive&#x60;. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)
@@ -552,7 +552,7 @@ public class PublishApi {
 
   /**
    * Validate a message
-   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right &#x60;listen&#x60;.
+   * Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.  &#x60;writes&#x60; is the exact native form in the broker&#39;s own words: where it writes, the native values, the headers with their types, and the body. Values that a draft leaves open, such as its ids, are new in each call.  With &#x60;mode&#x3D;consume&#x60; the body is treated as one found on the queue: it is checked by the rules for consumers and not completed, and an error gives the reason for which it would be dead-lettered. Schemas are checked where the route has &#x60;schema_on_receive&#x60;. This mode requires the right &#x60;listen&#x60;.
    * @param queue 1 to 120 characters of &#x60;A-Z a-z 0-9 . _ -&#x60;. Dead-letter queues (&#x60;….dlq&#x60;) have no path. (required)
    * @param draft  (required)
    * @param delaySeconds Seconds until the message can be received; may be decimal; at most the &#x60;max_delay_seconds&#x60; of the broker. Without it: 0 for a publish, the queue&#39;s &#x60;backoff_seconds&#x60; for a nack. For example &#x60;0&#x60;. (optional)

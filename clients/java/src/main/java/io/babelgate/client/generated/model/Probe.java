@@ -30,6 +30,7 @@ import com.fasterxml.jackson.annotation.JsonTypeName;
 import com.fasterxml.jackson.annotation.JsonValue;
 import io.babelgate.client.generated.model.BrokerState;
 import io.babelgate.client.generated.model.IssuerState;
+import io.babelgate.client.generated.model.SchemasState;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -43,6 +44,7 @@ import io.babelgate.client.generated.ApiClient;
 @JsonPropertyOrder({
   Probe.JSON_PROPERTY_STATUS,
   Probe.JSON_PROPERTY_BROKERS,
+  Probe.JSON_PROPERTY_SCHEMAS,
   Probe.JSON_PROPERTY_ISSUERS
 })
 @jakarta.annotation.Generated(value = "org.openapitools.codegen.languages.JavaClientCodegen", comments = "Generator version: 7.18.0")
@@ -87,6 +89,10 @@ public class Probe {
   public static final String JSON_PROPERTY_BROKERS = "brokers";
   @jakarta.annotation.Nullable
   private List<BrokerState> brokers;
+
+  public static final String JSON_PROPERTY_SCHEMAS = "schemas";
+  @jakarta.annotation.Nullable
+  private SchemasState schemas;
 
   public static final String JSON_PROPERTY_ISSUERS = "issuers";
   @jakarta.annotation.Nullable
@@ -148,6 +154,30 @@ public class Probe {
   @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
   public void setBrokers(@jakarta.annotation.Nullable List<BrokerState> brokers) {
     this.brokers = brokers;
+  }
+
+
+  public Probe schemas(@jakarta.annotation.Nullable SchemasState schemas) {
+    this.schemas = schemas;
+    return this;
+  }
+
+  /**
+   * Get schemas
+   * @return schemas
+   */
+  @jakarta.annotation.Nullable
+  @JsonProperty(value = JSON_PROPERTY_SCHEMAS, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public SchemasState getSchemas() {
+    return schemas;
+  }
+
+
+  @JsonProperty(value = JSON_PROPERTY_SCHEMAS, required = false)
+  @JsonInclude(value = JsonInclude.Include.USE_DEFAULTS)
+  public void setSchemas(@jakarta.annotation.Nullable SchemasState schemas) {
+    this.schemas = schemas;
   }
 
 
@@ -240,13 +270,14 @@ public class Probe {
     Probe probe = (Probe) o;
     return Objects.equals(this.status, probe.status) &&
         Objects.equals(this.brokers, probe.brokers) &&
+        Objects.equals(this.schemas, probe.schemas) &&
         Objects.equals(this.issuers, probe.issuers)&&
         Objects.equals(this.additionalProperties, probe.additionalProperties);
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(status, brokers, issuers, additionalProperties);
+    return Objects.hash(status, brokers, schemas, issuers, additionalProperties);
   }
 
   @Override
@@ -255,6 +286,7 @@ public class Probe {
     sb.append("class Probe {\n");
     sb.append("    status: ").append(toIndentedString(status)).append("\n");
     sb.append("    brokers: ").append(toIndentedString(brokers)).append("\n");
+    sb.append("    schemas: ").append(toIndentedString(schemas)).append("\n");
     sb.append("    issuers: ").append(toIndentedString(issuers)).append("\n");
     sb.append("    additionalProperties: ").append(toIndentedString(additionalProperties)).append("\n");
     sb.append("}");
@@ -318,6 +350,11 @@ public class Probe {
               ApiClient.urlEncode(ApiClient.valueToString(getBrokers().get(i)))));
         }
       }
+    }
+
+    // add `schemas` to the URL query string
+    if (getSchemas() != null) {
+      joiner.add(String.format(java.util.Locale.ROOT, "%sschemas%s=%s", prefix, suffix, ApiClient.urlEncode(ApiClient.valueToString(getSchemas()))));
     }
 
     // add `issuers` to the URL query string
