@@ -130,7 +130,8 @@ class Quota:
         )
 
     async def know(self, work: Work) -> None:
-        """Wait for the share of this process in the receives or streams, and the leases, of all, for at most 0.5 s."""
+        """Wait for the share of this process in the receives or streams, and the leases, of all, for at most 0.5 s.
+        A receive waits as long again for its leases, if they are limited."""
         if shares := self._shares(work):
             await shares[0].settle(shares)
 

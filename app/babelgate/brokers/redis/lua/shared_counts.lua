@@ -27,7 +27,7 @@ for i = 4, #ARGV, 4 do
     grant = own - math.ceil((used + own - most) / processes)
   elseif active and used + own < most then
     -- One more is for a process whose part others have and do not use: all together have at most one beyond the limit
-    -- for each further process.
+    -- for each further process, once each has the answer to its last call.
     local share = math.floor((most - own - granted) / processes)
     grant = math.max(own + share, math.min(own + 1, most - granted + processes - 1), 0)
   end
