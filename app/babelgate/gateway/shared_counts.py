@@ -133,13 +133,17 @@ class SharedCounts:
                 return
 
     async def learn(self, counts: Sequence[SharedCount]) -> None:
-        """Ask how many the other processes have of these, at most WAIT_SECONDS. It claims no share."""
-        if counts:
-            for count in counts:
-                self.watch(count)
-            self._hurry.set()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._exchanged.wait(), WAIT_SECONDS)
+        """Ask how many the other processes have of these, at most WAIT_SECONDS, and not at all while the store does not
+        answer. It claims no share."""
+        began = asyncio.get_running_loop().time()
+        for count in counts:
+            self.watch(count)
+        self._hurry.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                # An exchange that has begun before knows nothing of them.
+                while not self.is_alone and any(count.told_at < began for count in counts):
+                    await self._exchanged.wait()
 
     async def close(self) -> None:
         """Stop exchanging, and leave what this process had to the others, within WAIT_SECONDS; idempotent."""

@@ -35,12 +35,15 @@ SOON = 60.0
 
 class Store:
     """What Redis does for one process that asks, in memory. ``others``: how many the other processes have. ``most``:
-    how many this one may have. ``during``: happens during each call."""
+    how many this one may have. ``during``: happens during each call.
+    ``answers``: set unless it hangs."""
 
     def __init__(self, others=0):
         self.others = others
         self.most = 1_000
         self.during = lambda: None
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.told = []
 
     async def take(self, rates):
@@ -49,6 +52,7 @@ class Store:
     async def share(self, process, patience, counts):
         self.told.append(counts)
         self.during()
+        await self.answers.wait()
         return [
             CountShare(min(max(each.most - self.others, 0), self.most) if each.is_active else each.own, self.others)
             for each in counts
@@ -175,4 +179,31 @@ async def test_a_reload_changes_no_share_before_the_store_has_said_so(most, room
     (after,) = limits.of_leases(SHOP, route)
     assert after is not scope and (after.room("leases"), after.total("leases")) == (room, 7)
     await eventually(lambda: after.room("leases") == max(most - 7, 0))
+    await shared.close()
+
+
+async def test_who_looks_at_what_others_have_waits_for_an_exchange_that_asks_for_it(monkeypatch):
+    monkeypatch.setattr(shared_counts, "WAIT_SECONDS", SOON)
+    store = Store(others=7)
+    shared = SharedRates(store)
+    first, second = count_of(shared), shared.count("queue-streams", ("", "q"), 9, Counter(streams=1), "streams")
+    store.answers.clear()
+    first.ceiling()
+    await eventually(lambda: store.told)
+    learning = asyncio.create_task(shared.counts.learn([second]))
+    await asyncio.sleep(0)
+    # Ends only the call that hangs now.
+    store.answers.set()
+    store.answers.clear()
+    await eventually(lambda: len(store.told) == 2)
+    await asyncio.sleep(0.01)
+    assert not learning.done()
+    store.answers.set()
+    await learning
+    assert second.total == 8
+    # A store that does not answer is not waited for.
+    store.answers.clear()
+    shared.counts.is_alone = True
+    async with asyncio.timeout(SOON / 2):
+        await shared.counts.learn([second])
     await shared.close()
