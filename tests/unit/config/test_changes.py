@@ -115,6 +115,13 @@ def test_the_broker_that_keeps_all_idempotency_keys_stays_at_its_server(
     assert needs_restart(settings(), settings(brokers=brokers)) == [], "keys of each queue's own broker"
 
 
+@pytest.mark.parametrize("later", [{"store": "two"}, {}])
+def test_another_store_of_rates_and_none_need_a_restart(settings: Any, later: dict[str, Any]) -> None:
+    brokers = {name: "redis://127.0.0.1/0" for name in ("one", "two")}
+    before = settings(brokers=brokers, rate_limits={"store": "one"})
+    assert needs_restart(before, settings(brokers=brokers, rate_limits=later)) == ["rate_limits.store"]
+
+
 def test_keys_are_spelled_as_in_the_file(settings: Any) -> None:
     schemas = {"directory": "."}
     before, after = settings(schemas=schemas), settings(schemas=schemas, default={"broker": "one", "schema": "warn"})
