@@ -7,13 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
+from pyspark.sql.streaming import StreamingQuery
 
+from babelgate.pipeline.continuous import Continuous, Service
+from babelgate.pipeline.journal.ingest import ingest
+from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.files import Files
 from babelgate.pipeline.storage.locks import LEASE_SECONDS, exclusive_lock
 from tests.pipeline.conftest import CONF
@@ -103,6 +108,25 @@ def test_a_landing_folder_and_a_lake_that_are_away_for_a_while(spark, tmp_path):
     assert "Ingested 33 records of 3 files" in log.read_text()
     assert run.keys() == run.expected()
     assert run()["records"] == 0
+
+
+@pytest.mark.timeout(600)
+def test_rounds_are_seen_although_one_is_always_at_work(spark, tmp_path, monkeypatch):
+    run = Run(spark, tmp_path)
+    Writer(run.landing).land(10)
+    monkeypatch.setattr(StreamingQuery, "status", {"isTriggerActive": True})
+    seen, stop = [], threading.Event()
+
+    def round_done(service):
+        seen.append(service)
+        if len(seen) == 3:
+            stop.set()
+
+    monkeypatch.setattr(Service, "round_done", round_done)
+    monkeypatch.setattr(Service, "is_stopping", property(lambda _: stop.is_set()))
+    launch = Launch(None, {}, None, False)
+    assert ingest(launch, str(run.landing), run.root, Continuous(0.1))["records"] == 10
+    assert len(seen) >= 3, "one of the batch, and two without anything new"
 
 
 @pytest.fixture

@@ -185,6 +185,8 @@ class _IngestJob:
 
     def _stream(self, trigger: dict[str, Any], is_stopping: Callable[[], bool]) -> bool:
         """Read new segments until the trigger has ended, or a stop signal came. Returns whether the trigger ended."""
+        from babelgate.pipeline.spark.rounds import rounds_done
+
         files = (
             self._spark.readStream.format("binaryFile")
             .schema(_FILE)
@@ -200,10 +202,13 @@ class _IngestJob:
         query = writer.trigger(**trigger).start()
         ended: bool | None = False
         try:
-            while not (ended := query.awaitTermination(1)) and not is_stopping():
-                if self._service is not None and not query.status["isTriggerActive"]:
-                    self._check_places()
-                    self._service.round_done()
+            with rounds_done(self._spark) as done:
+                while not (ended := query.awaitTermination(1)) and not is_stopping():
+                    # Where a listing takes longer than the interval, a trigger is active at nearly all times.
+                    if self._service is not None and (done.is_set() or not query.status["isTriggerActive"]):
+                        done.clear()
+                        self._check_places()
+                        self._service.round_done()
         except Exception:
             if self._error is not None:
                 raise self._error from None
