@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from babelgate.pipeline.continuous import Continuous, Service
 from babelgate.pipeline.journal.ingest import ingest
