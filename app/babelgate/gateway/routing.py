@@ -26,7 +26,7 @@ from babelgate.runtime.cache import Cache
 SchemaMode = Literal["off", "warn", "enforce"]
 
 _ROUTES_BYTES = 32 * 1024 * 1024
-ROUTE_BYTES = 4_000
+ROUTE_BYTES = 4_100
 """Most bytes of a remembered route, with the names and declarations of any binding."""
 
 

@@ -13,8 +13,8 @@ from babelgate.runtime.cache import PLAIN_BYTES, Cache, Recent
 from tests.harness.caches import CACHES, Remembered, bounds
 
 BOUNDS = bounds()
-_NOISE = 5_000
-"""Bytes of the measuring itself, and of the process: in one that has run for long, attributes take a little more."""
+_NOISE = 2_000
+"""Bytes of the measuring itself."""
 
 
 def test_the_oldest_entries_are_forgotten_first() -> None:
