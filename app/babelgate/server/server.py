@@ -59,14 +59,25 @@ Announce = Callable[[str, Sequence[tuple[str, Route]]], None]
 class _Supervisor(Multiprocess):
     """Starts the workers, and replaces those that end."""
 
+    _waits = False
+    """Whether a SIGHUP waits for a worker."""
+
     def handle_hup(self) -> None:
-        """Let one worker load the configuration again, which sees to the others. uvicorn would restart them."""
+        """Let one worker load the configuration again, which sees to the others. uvicorn would restart them.
+
+        Until a worker answers, the signal stays in the queue, which :meth:`run` looks into twice a second.
+        """
         for process in self.processes:
-            # A worker that starts would be ended by the signal.
-            if process.is_ready(timeout=1) and process.pid is not None:
+            # A worker that starts would be ended by the signal; one that has ended cannot take it.
+            if process.process.is_alive() and process.is_ready(timeout=1) and process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
+                self._waits = False
                 return
-        ignore_reload()
+        if not self._waits:
+            log.warning("SIGHUP waits", reason="no worker answers")
+        self._waits = True
+        if signal.SIGHUP not in self.signal_queue:
+            self.signal_queue.append(signal.SIGHUP)
 
 
 def serve(settings: Settings, announce: Announce = lambda url, routes: None, origin: Origin | None = None) -> int:
