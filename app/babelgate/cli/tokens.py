@@ -14,6 +14,7 @@ import click
 from babelgate.cli.connection import CONFIG, Number, as_json, connects
 from babelgate.cli.output import REFUSED, complain, configuration_errors, print_json, say, table
 from babelgate.clock import now_ms, utc_text
+from babelgate.tokens.grants import grants
 
 if TYPE_CHECKING:
     from babelgate.cli.client import Client
@@ -27,17 +28,17 @@ _BOUNDS = ("origins", "per_minute", "max_message_bytes")
 _RIGHTS = ("send", "listen", "manage", "observe")
 
 
-class _Grant(click.ParamType[tuple[str, list[str]]]):
+class _Grant(click.ParamType[str]):
     """``QUEUE=RIGHT,…``: the queue, and a list of rights."""
 
     name = "grant"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, list[str]]:
-        queue, sign, rights = str(value).rpartition("=")
-        granted = [right.strip() for right in rights.split(",")]
-        if not sign or not set(granted) <= set(_RIGHTS):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        is_granted = all(granted and set(granted) <= set(_RIGHTS) for granted in grants([text]).values())
+        if "=" not in text or not is_granted:
             self.fail(f"{value!r} is not QUEUE=RIGHTS, such as 'orders.*=send,listen'.", param, ctx)
-        return queue, granted
+        return text
 
 
 @click.group()
@@ -78,7 +79,7 @@ def tokens() -> None:
 def create(
     client: Client,
     name: str,
-    rights: tuple[tuple[str, list[str]], ...],
+    rights: tuple[str, ...],
     days: float,
     origins: tuple[str, ...],
     per_minute: int | None,
@@ -91,11 +92,7 @@ def create(
 
     With --offline, run it as the user of the gateway. A gateway that runs accepts the token within 5 seconds.
     """
-    granted: dict[str, list[str]] = {}
-    for queue, more in rights:
-        known = granted.setdefault(queue, [])
-        known += [right for right in dict.fromkeys(more) if right not in known]
-    order: dict[str, Any] = {"name": name, "rights": granted, "ttl_seconds": days * _DAY_SECONDS}
+    order: dict[str, Any] = {"name": name, "rights": grants(rights), "ttl_seconds": days * _DAY_SECONDS}
     given = {"per_minute": per_minute, "max_message_bytes": max_message_bytes}
     bounds = {name: value for name, value in given.items() if value is not None}
     if origins:

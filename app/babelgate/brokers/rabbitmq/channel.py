@@ -135,8 +135,9 @@ class Channel:
 
     async def close(self) -> None:
         """Close the channel within 2 s; the broker requeues its unsettled deliveries. Never raises."""
-        # A broker that does not answer here does not answer on the rest of the connection either.
-        with contextlib.suppress(Exception):
+        # A broker that does not answer here does not answer on the rest of the connection either. aiormq passes over
+        # all other errors of a close.
+        with contextlib.suppress(TimeoutError):
             await self.rpc.close(ChannelClosed(200, "closed"), timeout=_CLOSE_SECONDS)
 
     def publish(self, messages: Sequence[AddressedMessage]) -> Confirmed:

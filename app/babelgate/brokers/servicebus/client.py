@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 from babelgate.brokers.bounded import GRACE_SECONDS, finished, within
 from babelgate.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from babelgate.brokers.errors import translating
-from babelgate.brokers.servicebus.errors import HARMLESS, translate
+from babelgate.brokers.servicebus.errors import CLOSE_ERRORS, HARMLESS, translate
 from babelgate.brokers.servicebus.sdk_internals import end_keep_alive, is_attached, socket_of, work_around_sdk_bugs
 from babelgate.brokers.servicebus.url import ServiceBusSettings
 from babelgate.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
@@ -198,10 +198,11 @@ class ServiceBusConnections:
         await asyncio.sleep(0)
         made, self._made = self._made, None
         if made is not None:
-            with contextlib.suppress(Exception):
+            # Its set of senders and receivers may change while it goes through them; it passes over their errors.
+            with contextlib.suppress(RuntimeError):
                 await made.close()
         if self.credential is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(*CLOSE_ERRORS):
                 await self.credential.close()
             self.credential = None
 
@@ -301,7 +302,7 @@ class ServiceBusConnections:
         end_keep_alive(client)
         sockets = {socket, socket_of(client)}
         try:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(*CLOSE_ERRORS):
                 await client.close()
         finally:
             # Also where the peer hangs, and the close was cancelled. An operation may have opened the client again,

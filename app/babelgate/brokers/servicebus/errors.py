@@ -55,6 +55,19 @@ LOST = (vendor.MessageLockLostError, vendor.SessionLockLostError)
 HARMLESS = (*LOST[:1], vendor.MessageSizeExceededError, vendor.ServiceBusServerBusyError, vendor.MessageNotFoundError)
 """Answers after which a connection can be used again."""
 
+CLOSE_ERRORS: tuple[type[Exception], ...] = (
+    vendor.ServiceBusError,
+    sdk_internals.AMQPException,
+    core.AzureError,
+    OSError,
+    # The AMQP engine forgets its session and its links when an operation and a close meet.
+    AttributeError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What closing a sender, a receiver or a credential raises. It is gone all the same."""
+
 _NOT_ALLOWED = "amqp:not-allowed"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -22,6 +21,7 @@ from babelgate.http.token_views import RotationRequest, TokenRequest
 from babelgate.http.tokens import make, noted
 from babelgate.jsontext import digits
 from babelgate.tokens.errors import TokenNameTaken
+from babelgate.tokens.grants import grants
 from babelgate.tokens.tokens import TokenChange, Tokens
 
 _FIELDS = ("name", "rights", "days", "origins", "per_minute", "max_message_bytes")
@@ -99,12 +99,7 @@ def _tokens(visit: Visit) -> Tokens:
 
 def _request(form: Mapping[str, str]) -> dict[str, Any]:
     """The form as the body of a call."""
-    rights: dict[str, list[str]] = {}
-    for line in form.get("rights", "").splitlines():
-        queue, *granted = re.split(r"[\s=,]+", line.strip())
-        if queue or granted:
-            known = rights.setdefault(queue, [])
-            known += [right for right in granted if right and right not in known]
+    rights = grants(form.get("rights", "").splitlines())
     days = _number(form.get("days", "").strip())
     try:
         ttl_seconds = days if isinstance(days, str) else days * float(_DAY_SECONDS)
