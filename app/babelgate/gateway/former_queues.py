@@ -11,7 +11,7 @@ from babelgate.envelope import Limits
 from babelgate.errors import BabelgateError
 from babelgate.gateway.ack_tokens import Lease, TokenSealer
 from babelgate.gateway.draining import QueueDrains
-from babelgate.gateway.model import Extend, Nack, Reject, Settlement
+from babelgate.gateway.model import Settlement
 from babelgate.gateway.pauses import Pauses
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route, Router
@@ -70,7 +70,7 @@ class FormerQueues:
     def runtimes(self, runtime: QueueRuntime, settlement: Settlement) -> Mapping[str, QueueRuntime]:
         """By their tokens, the former runtimes that settle some of the leases."""
         found = {}
-        for token in _tokens(settlement):
+        for token in settlement.tokens:
             with contextlib.suppress(BabelgateError):
                 lease = self._sealer.open(token, runtime.route.queue)
                 if (holder := self.holder(runtime, lease)) is not None:
@@ -106,8 +106,3 @@ class FormerQueues:
     async def close(self) -> None:
         """Stop emptying queues, 10 s at most; idempotent."""
         await self.drains.close()
-
-
-def _tokens(settlement: Settlement) -> Sequence[str]:
-    requests: Sequence[Nack | Reject | Extend] = [*settlement.nacks, *settlement.rejects, *settlement.extends]
-    return [*settlement.acks, *(token for request in requests for token in request.ack_tokens)]

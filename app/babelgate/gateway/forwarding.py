@@ -2,15 +2,17 @@
 
 On a broker that binds a delivery to a connection, only the replica that handed it out can settle it. A token names that
 replica, its owner. Tokens of other owners are forwarded, to all owners at once. Where any replica can settle, only what
-needs the body, or the lease that the owner keeps, is forwarded.
+needs the body, or the lease that the owner keeps, is forwarded. So is a lease at a place that only a configuration
+leads to which this replica has not loaded yet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -104,12 +106,22 @@ class Forwarding:
 
     async def _at(self, traceparent: str | None, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         route = runtime.route
-        if not (route.settles_elsewhere or self._counted.are_limited):
+        strays = self._strays(route, settlement)
+        if not (route.settles_elsewhere or self._counted.are_limited or strays):
             return await self._settler.settle(runtime, settlement)
-        owners, results = await self._settle(runtime, settlement, self._forwarder, traceparent)
+        owners, results = await self._settle(runtime, settlement, self._forwarder, traceparent, strays)
         results = self._with_expired_as_lost(route, settlement, results)
         self._report(route, owners, results)
         return results
+
+    def _strays(self, route: Route, settlement: Settlement) -> Collection[str]:
+        """The tokens of leases at a place that this process does not know, but perhaps their receiver does."""
+        strays = set()
+        for token in settlement.tokens:
+            with contextlib.suppress(BabelgateError):
+                if not self._sealer.open(token, route.queue).is_at(route):
+                    strays.add(token)
+        return strays
 
     def begin_ack(self, runtime: QueueRuntime, token: str) -> asyncio.Future[Outcome] | None:
         """The future of the outcome of an ack that needs no other process; None for another one, and for one that is
@@ -168,7 +180,12 @@ class Forwarding:
         return merge(owners, dict(zip(parts, answers, strict=True)))
 
     async def _settle(
-        self, runtime: QueueRuntime, settlement: Settlement, forwarder: Forwarder, traceparent: str | None = None
+        self,
+        runtime: QueueRuntime,
+        settlement: Settlement,
+        forwarder: Forwarder,
+        traceparent: str | None = None,
+        strays: Collection[str] = (),
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = runtime.route
         is_anywhere = route.capabilities.ack_scope == "anywhere"
@@ -179,6 +196,8 @@ class Forwarding:
         def owner(token: str, request: Request) -> str:
             try:
                 lease = self._sealer.open(token, route.queue)
+                if token in strays:
+                    return lease.receiver
                 way, delay = way_of(route, lease, request)
                 if lease.sticky or runtime.lease_manager.needs_receiver(way, lease.handle, lease.deadline, delay):
                     return lease.receiver
@@ -203,7 +222,7 @@ class Forwarding:
                 return error
             except OwnerUnreachable as error:
                 is_acks = not (part.nacks or part.rejects or part.extends)
-                needs_owner = not is_acks and route.settles_elsewhere
+                needs_owner = (not is_acks and route.settles_elsewhere) or any(each in strays for each in part.tokens)
                 is_bound = route.capabilities.lease_bound_to is not None
                 if not is_anywhere or needs_owner or (is_bound and error.facts.get("is_refusal")):
                     return error
@@ -259,17 +278,11 @@ class Forwarding:
         """Replace OwnerUnreachable with LeaseLost where the lease must have expired."""
         if not any(isinstance(result.error, OwnerUnreachable) for result in results):
             return results
-        requests: Sequence[Sequence[Nack | Reject | Extend]] = (
-            settlement.nacks,
-            settlement.rejects,
-            settlement.extends,
-        )
-        tokens = itertools.chain(settlement.acks, *(request.ack_tokens for several in requests for request in several))
         replaced = [
             replace(result, error=LeaseLost())
             if isinstance(result.error, OwnerUnreachable) and self._must_have_expired(token, route)
             else result
-            for token, result in zip(tokens, results, strict=True)
+            for token, result in zip(settlement.tokens, results, strict=True)
         ]
         self._report_lost(route, sum(one is not other for one, other in zip(replaced, results, strict=True)))
         return replaced

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -91,6 +92,12 @@ class Settlement(Struct, frozen=True):
     nacks: Sequence[Nack] = ()
     rejects: Sequence[Reject] = ()
     extends: Sequence[Extend] = ()
+
+    @property
+    def tokens(self) -> Iterator[str]:
+        """All ack tokens, in the order of the results."""
+        requests = chain[Nack | Reject | Extend](self.nacks, self.rejects, self.extends)
+        return chain(self.acks, chain.from_iterable(request.ack_tokens for request in requests))
 
 
 class SettleResult(Struct, frozen=True):

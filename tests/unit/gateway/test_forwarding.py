@@ -311,6 +311,38 @@ class TestForwarding:
         assert [result.error for result in results] == [None, None]
         assert len(others.asked) == 1
 
+    @pytest.mark.parametrize("error", [LeaseLost(), OwnerUnreachable(reason="x")])
+    async def test_a_lease_at_a_place_that_is_not_known_here_is_settled_by_its_receiver(
+        self, error: BabelgateError
+    ) -> None:
+        """Its receiver has loaded a configuration that this gateway has not loaded yet."""
+        binding, sealer = MemoryBinding("memory"), TokenSealer(KEYS)
+        moved = Router([Rule("*", binding, native_name="moved-{queue}")])
+        there = Gateway({"memory": binding}, moved, sealer)
+
+        class Peer(Others):
+            async def settle(
+                self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+            ) -> Sequence[SettleResult]:
+                await super().settle(owner, route, settlement)
+                return await there.settle_here(route.queue, settlement)
+
+        peer = Peer()
+        here = Gateway({"memory": binding}, Router([Rule("*", binding)]), TokenSealer(KEYS), forwarder=peer)
+        for number in range(4):
+            await there.publish(ANYONE, QUEUE, draft({"number": number}))
+        one, two, three, four = [
+            each.ack_token for each in await there.receive(ANYONE, QUEUE, max_messages=4, lease_seconds=60)
+        ]
+        results = await here.settle(ANYONE, QUEUE, Settlement([one], [Nack([two])], extends=[Extend([three], 90)]))
+        assert [(each.action, each.error) for each in results] == [("ack", None), ("nack", None), ("extend", None)]
+        assert [owner for owner, _ in peer.asked] == [there.incarnation]
+        peer.error = error
+        (result,) = await here.settle(ANYONE, QUEUE, Settlement([four]))
+        assert type(result.error) is type(error), "what is not known is not told as lost"
+        peer.error = None
+        assert [each.error for each in await here.settle(ANYONE, QUEUE, Settlement([four, three]))] == [None, None]
+
     async def test_what_a_peer_sends_is_not_sent_on(self) -> None:
         others = Others()
         here = Here(others)
