@@ -102,8 +102,13 @@ def ingest(
     from babelgate.pipeline.journal.ingest import ingest as run
 
     tables = "journal", "journal_gaps"
+
+    def committed() -> None:
+        follow(lake, *tables)
+        launch.note({})
+
     with tables_follow(lake, *tables):
-        run(launch, landing, lake, every, max_files, checkpoint, partial(follow, lake, *tables))
+        run(launch, landing, lake, every, max_files, checkpoint, committed)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline compact --lake lake")

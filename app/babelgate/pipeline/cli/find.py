@@ -79,10 +79,10 @@ def _print_result(launch: Launch, found: SearchResult, form: str, sought: str, s
     import msgspec
 
     from babelgate.pipeline.find.render import scope_text, warnings
-    from babelgate.pipeline.spark.console import say, summarize
+    from babelgate.pipeline.spark.console import say
     from babelgate.terminal import printable
 
-    summarize(launch.summary, msgspec.to_builtins(found))
+    launch.summarize(msgspec.to_builtins(found))
     if form == "json":
         text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
         click.echo("\n".join(map(printable, text.split("\n"))))

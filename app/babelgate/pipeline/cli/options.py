@@ -12,6 +12,7 @@ import click
 from babelgate.extras import missing
 from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.errors import require_spark
+from babelgate.pipeline.lineage.run import job_run
 from babelgate.pipeline.spark.launch import Launch
 
 DATE = click.DateTime(["%Y-%m-%d"])
@@ -119,8 +120,9 @@ def _launched(command: Callable[..., None], *, always_spark: bool) -> Callable[.
             raise click.UsageError("--master and --conf are of Spark, not of --engine duckdb")
         if always_spark or engine == "spark" or missing(("pyarrow",)):
             require_spark()
-        launch = Launch(master, dict(map(_pair, conf)), summary, verbose, engine, duckdb_max_mib)
-        command(launch, **arguments)
+        settings = dict(map(_pair, conf))
+        with job_run(command.__name__, command.__doc__ or "", arguments) as note:
+            command(Launch(master, settings, summary, verbose, engine, duckdb_max_mib, note), **arguments)
 
     for option in (
         click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),

@@ -9,6 +9,7 @@ import click
 
 from babelgate.pipeline.cli.options import in_lake
 from babelgate.pipeline.errors import require_spark
+from babelgate.pipeline.lineage.run import job_run
 from babelgate.terminal import printable
 
 _format = click.option(
@@ -91,9 +92,10 @@ def erase(message_ids: tuple[str, ...], lake: str, trace_ids: tuple[str, ...], d
     from babelgate.pipeline.tables.current_files import TABLES
     from babelgate.pipeline.tables.publish import publish_tables
 
-    made = run(lake, message_ids, trace_ids, dry_run)
-    if not dry_run:
-        publish_tables(lake, [name for name in ERASED if name in TABLES])
+    with job_run("erase", erase.help or "", {"lake": lake, "dry_run": dry_run}):
+        made = run(lake, message_ids, trace_ids, dry_run)
+        if not dry_run:
+            publish_tables(lake, [name for name in ERASED if name in TABLES])
     if form == "json":
         facts = {"job": "erase", "dry_run": dry_run, **to_builtins(made)}
         click.echo(json.dumps(facts, indent=2, sort_keys=True))

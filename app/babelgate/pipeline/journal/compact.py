@@ -25,7 +25,7 @@ from babelgate.pipeline.journal.reader import (
     save,
     snapshot,
 )
-from babelgate.pipeline.spark.console import progress, summarize
+from babelgate.pipeline.spark.console import progress
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id
 from babelgate.pipeline.storage.locks import exclusive_lock
@@ -63,7 +63,7 @@ def compact(
     else:
         made, removed = done
     facts = {"job": "compact", **made, "removed": removed, "seconds": round(time.monotonic() - began, 3)}
-    summarize(launch.summary, facts)
+    launch.summarize(facts)
     _print_result(facts)
     return facts
 

@@ -18,7 +18,7 @@ from babelgate.pipeline.journal.commits import IngestedState
 from babelgate.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Totals, escape_glob
 from babelgate.pipeline.journal.ingest_unchanged import ENDINGS, has_landed_little, ingested_already
 from babelgate.pipeline.journal.reader import gaps
-from babelgate.pipeline.spark.console import progress, say, summarize
+from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch, check_running, has_ended, reason_of
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetStore, run_id
@@ -79,7 +79,7 @@ def ingest(
 
 def _finish(launch: Launch, began: float, facts: dict[str, Any]) -> dict[str, Any]:
     facts["seconds"] = round(time.monotonic() - began, 3)
-    summarize(launch.summary, facts)
+    launch.summarize(facts)
     _print_result(facts)
     return facts
 

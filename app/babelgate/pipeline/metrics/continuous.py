@@ -12,7 +12,7 @@ from babelgate.pipeline.errors import JobFailed, SparkEnded
 from babelgate.pipeline.journal.reader import require_journal
 from babelgate.pipeline.metrics.dates import DateRange
 from babelgate.pipeline.metrics.job import measure, summary_of
-from babelgate.pipeline.spark.console import say, summarize
+from babelgate.pipeline.spark.console import say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore
 from babelgate.pipeline.storage.locks import LockedOut, exclusive_lock
@@ -48,7 +48,7 @@ def metrics_continuously(
                 if is_behind:
                     is_behind = not committed()
                 if not done.is_old:
-                    summarize(launch.summary, summary_of(done))
+                    launch.summarize(summary_of(done))
                     say(f"metrics: run {done.manifest['run_id']}: {done.text} in {done.manifest['seconds']:.1f} s")
             except (ConnectionError, SparkEnded):
                 raise

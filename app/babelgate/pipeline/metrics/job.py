@@ -27,7 +27,7 @@ from babelgate.pipeline.journal.reader import (
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
 from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, StageWriter
-from babelgate.pipeline.spark.console import progress, say, summarize
+from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
@@ -58,7 +58,7 @@ def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, r
     """Run the job and print its result. Returns the manifest of the run. Raises JobFailed."""
     require_journal(root)
     done = measure(launch, root, within, force=force, retain_hours=retain_hours)
-    summarize(launch.summary, summary_of(done))
+    launch.summarize(summary_of(done))
     _print_result(done, root)
     return done.manifest
 

@@ -21,7 +21,7 @@ from babelgate.pipeline.journal.reader import has_few_records, require_journal
 from babelgate.pipeline.report.figures import Figures, as_csv, as_json
 from babelgate.pipeline.report.tables import name_of, target_name
 from babelgate.pipeline.report.targets import LatencyTarget, check_targets
-from babelgate.pipeline.spark.console import progress, summarize
+from babelgate.pipeline.spark.console import progress
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetStore, require
 
@@ -81,7 +81,7 @@ def report(launch: Launch, root: str, output: Path, form: str, wanted: Wanted) -
         "at_least": figures.at_least,
         "targets_missed": len(missed),
     }
-    summarize(launch.summary, {**facts, "seconds": round(time.monotonic() - began, 3)})
+    launch.summarize({**facts, "seconds": round(time.monotonic() - began, 3)})
     click.echo(f"{output}: {figures.first_date} to {figures.last_date}, {len(content) / 1024:,.0f} KB")
     if missed:
         worst = [

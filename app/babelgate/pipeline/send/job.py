@@ -22,7 +22,7 @@ from babelgate.pipeline.send.render import print_dry_run, print_result, refusal
 from babelgate.pipeline.send.request import SendRequest, digest_of, run_of
 from babelgate.pipeline.send.sources import SendOrigin, Unread, distinct_messages, select_rows
 from babelgate.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
-from babelgate.pipeline.spark.console import progress, say, summarize
+from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest
 from babelgate.pipeline.storage.locks import exclusive_lock
@@ -59,7 +59,7 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
             path = store.folder(LEDGER.name, run)
     else:
         manifest, path = done
-    summarize(launch.summary, {**manifest, "path": path})
+    launch.summarize({**manifest, "path": path})
     print_result(manifest, path, request)
     return manifest
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from babelgate.extras import how_to_install
 from babelgate.pipeline.errors import JobFailed, SparkEnded
+from babelgate.pipeline.spark.console import summarize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +26,20 @@ _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$", re.M)
 
 
+Note = Callable[[Mapping[str, Any]], None]
+"""Takes the facts of a result: of a job once, at its end; of an endless one after each round that changed something."""
+
+
+def ignore(facts: Mapping[str, Any]) -> None:
+    """A Note that does nothing."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """The options of a command that start Spark, or choose DuckDB. ``summary``: the file for the result.
 
     ``engine``: auto, duckdb or spark. ``duckdb_max_mib``: the most MiB of files that auto lets DuckDB read.
+    ``note``: takes the facts of the result, too.
     """
 
     master: str | None
@@ -38,6 +48,12 @@ class Launch:
     verbose: bool
     engine: str = "spark"
     duckdb_max_mib: float = 0.0
+    note: Note = ignore
+
+    def summarize(self, facts: Mapping[str, Any]) -> None:
+        """Write the result to the file of ``--summary``, and pass it to ``note``."""
+        summarize(self.summary, facts)
+        self.note(facts)
 
     @contextmanager
     def spark(self, name: str, *, short: bool = False) -> Iterator[SparkSession]:
@@ -74,7 +90,7 @@ class Launch:
         """The same options, for several jobs of one process: the first that needs Spark starts it, and it is ended
         after the block."""
         with ExitStack() as stack:
-            yield _KeptLaunch(self.master, self.conf, None, self.verbose, self.engine, self.duckdb_max_mib, stack)
+            yield _KeptLaunch(self.master, self.conf, None, self.verbose, self.engine, self.duckdb_max_mib, stack=stack)
 
 
 @dataclass(frozen=True)

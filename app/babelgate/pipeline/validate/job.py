@@ -13,7 +13,7 @@ import click
 
 from babelgate.envelope.contract import LANGS
 from babelgate.pipeline.errors import JobFailed, QualityBroken
-from babelgate.pipeline.spark.console import progress, say, summarize
+from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.input_files import InputFile, find
@@ -90,7 +90,7 @@ def validate(
         folders = {name: reader.current(name) for name in DATASETS}
     # After ``erase`` a run is in another folder than that of its id.
     places = {name: folder(output, name, current) for name, current in folders.items()}
-    summarize(launch.summary, {**manifest, "unchanged": done is not None, "paths": places})
+    launch.summarize({**manifest, "unchanged": done is not None, "paths": places})
     _print_result(manifest, places, done is not None)
     counts = manifest["counts"]
     if max_quarantine_rate is not None and counts["quarantine_rate"] > max_quarantine_rate:

@@ -1,0 +1,148 @@
+"""What each job reads and writes: places with their columns, and counts where the job has them.
+
+Names follow https://openlineage.io/docs/spec/naming: the namespace is the store, the name the path in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from babelgate.pipeline.storage.datasets import folder
+from babelgate.pipeline.storage.schemas import DATASETS
+
+_MOST_INPUTS = 100
+"""The most inputs that an event names; a shell may expand a pattern to thousands of files."""
+_S3 = ("s3", "s3a", "s3n")
+
+
+class Place(NamedTuple):
+    """A dataset of an event. ``columns``: types by name, of a table of the lake. ``rows``, ``size`` (bytes) and
+    ``files``: how much of it a run has read or written, None where the job does not count it."""
+
+    url: str
+    columns: Mapping[str, str] | None = None
+    rows: int | None = None
+    size: int | None = None
+    files: int | None = None
+
+
+class Places(NamedTuple):
+    """What a run reads, and what it writes."""
+
+    inputs: Sequence[Place]
+    outputs: Sequence[Place]
+
+
+Options = Mapping[str, Any]
+"""The options of a command, by the names of its parameters."""
+Facts = Mapping[str, Any]
+"""The facts of a summary; empty before the job has any."""
+
+
+def places_of(job: str, options: Options, facts: Facts) -> Places | None:
+    """What a run of ``job`` reads and writes; None for a command that writes nothing."""
+    known = _JOBS.get(job)
+    return None if known is None or options.get("dry_run") else known(options, facts)
+
+
+def dataset_name(url: str) -> tuple[str, str]:
+    """The namespace and the name of a dataset at ``url``, a path or a URL, without secrets that it may have."""
+    parts = urlsplit(url)
+    if parts.scheme in ("", "file") or "/" in url.partition(":")[0]:
+        path = url if parts.scheme != "file" else unquote(parts.path)
+        return "file", str(Path(path).absolute())
+    if parts.scheme == "hdfs":
+        return f"hdfs://{_without_user(parts.netloc)}", f"/{parts.path.strip('/')}"
+    # In Azure's URLs a container stands before the @.
+    is_azure = parts.scheme.startswith(("abfs", "wasb")) and ":" not in parts.netloc
+    authority = parts.netloc if is_azure else _without_user(parts.netloc)
+    scheme = "s3" if parts.scheme in _S3 else parts.scheme
+    return f"{scheme}://{authority}", parts.path.strip("/") or "/"
+
+
+def _without_user(authority: str) -> str:
+    return authority.rpartition("@")[2]
+
+
+def _tables(lake: str, names: Iterable[str], rows: Mapping[str, int] | None = None) -> list[Place]:
+    return [Place(folder(lake, name), DATASETS[name].columns, (rows or {}).get(name)) for name in names]
+
+
+def _new(facts: Facts) -> bool:
+    """Whether a run has written something, so that its counts are not those of a former run."""
+    return bool(facts) and not facts.get("unchanged")
+
+
+def _files(urls: Sequence[str]) -> list[Place]:
+    return [Place(url) for url in urls[:_MOST_INPUTS]]
+
+
+def _validate(options: Options, facts: Facts) -> Places:
+    inputs, written = _files(options["inputs"]), {}
+    if _new(facts):
+        counts, read = facts["counts"], facts["inputs"]
+        written = {name: counts[name] for name in ("accepted", "quarantined")}
+        if len(inputs) == 1:
+            inputs = [inputs[0]._replace(rows=counts["rows"], size=read["bytes"], files=read["files"])]
+    return Places(inputs, _tables(options["lake"], ("accepted", "quarantined"), written))
+
+
+def _ingest(options: Options, facts: Facts) -> Places:
+    written = {"journal": facts["records"], "journal_corrupt": facts["corrupt"]} if facts else {}
+    return Places(
+        [Place(options["landing"], files=facts.get("files"))],
+        _tables(options["lake"], ("journal", "journal_corrupt", "journal_gaps"), written),
+    )
+
+
+def _compact(options: Options, facts: Facts) -> Places:
+    written = {"journal": facts["rows"]} if _new(facts) else {}
+    lake = options["lake"]
+    return Places(_tables(lake, ("journal",)), _tables(lake, ("journal",), written))
+
+
+def _metrics(options: Options, _: Facts) -> Places:
+    from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
+
+    return Places(_tables(options["lake"], ("journal", "journal_gaps")), _tables(options["lake"], MEASURED))
+
+
+def _report(options: Options, facts: Facts) -> Places:
+    from babelgate.pipeline.report.duckdb_rows import DATASETS as REPORTED
+
+    output = options["output"] or (f"report.{options['form'] or 'html'}")
+    return Places(_tables(options["lake"], REPORTED), [Place(str(output), size=facts.get("bytes"))])
+
+
+def _erase(options: Options, _: Facts) -> Places:
+    from babelgate.pipeline.erase.rows import ERASED
+
+    return Places(_tables(options["lake"], ERASED), _tables(options["lake"], ERASED))
+
+
+def _send(options: Options, facts: Facts) -> Places:
+    """Reads files or a dataset; writes queues of a gateway, and the ledger."""
+    lake, origin = options["lake"], options.get("origin", "journal")
+    inputs = _tables(lake, (origin,)) if origin in DATASETS else _files(options["inputs"])
+    queues = [
+        Place(f"{options['url'].rstrip('/')}/queues/{name}", rows=by_status.get("accepted", 0))
+        for name, by_status in facts.get("by_queue", {}).items()
+    ]
+    written = {"ledger": facts["counts"]["selected"]} if facts else {}
+    return Places(inputs, [*queues, *_tables(lake, ("ledger",), written)])
+
+
+_JOBS: Mapping[str, Callable[[Options, Facts], Places]] = {
+    "validate": _validate,
+    "ingest": _ingest,
+    "compact": _compact,
+    "metrics": _metrics,
+    "report": _report,
+    "erase": _erase,
+    "redrive": _send,
+    "replay": _send,
+    "backfill": _send,
+}
