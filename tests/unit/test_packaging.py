@@ -28,6 +28,7 @@ INDIRECT = {"fastapi-swagger", "sniffio"}
 
 # Whose extra a module may import, beside the bindings.
 OWN_EXTRA = {
+    "babelgate.pipeline.lineage": "openlineage",
     "babelgate.pipeline": "spark",
     "babelgate.schemas": "schemas",
     "babelgate.observe.journal.segments": "journal",

@@ -24,7 +24,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.uuid import generate_new_uuid
 
 from babelgate import __version__
-from babelgate.pipeline.lineage.places import Facts, Options, Place, dataset_name, places_of
+from babelgate.pipeline.lineage.datasets import Facts, LineageDataset, Options, dataset_name, datasets_of
 
 _REPOSITORY = "https://github.com/babelgate/babelgate"
 _PRODUCER = f"{_REPOSITORY}/tree/v{__version__}/app/babelgate/pipeline"
@@ -43,16 +43,16 @@ class RunEvents:
 
     def event(self, state: str, facts: Facts, error: str | None = None) -> RunEvent:
         """An event of now. ``state``: START, RUNNING, COMPLETE, FAIL or ABORT; ``error``: why it failed, one line."""
-        places = places_of(self._job, self._options, facts)
-        assert places is not None, self._job
+        found = datasets_of(self._job, self._options, facts)
+        assert found is not None, self._job
         return RunEvent(
             eventType=RunState(state),
             eventTime=datetime.now(UTC).isoformat(),
             producer=_PRODUCER,
             run=Run(self._run_id, self._run_facets(error)),
             job=Job(os.environ.get("OPENLINEAGE_NAMESPACE") or _DEFAULT_NAMESPACE, self.name, self._job_facets()),
-            inputs=[_input(each) for each in places.inputs],
-            outputs=[_output(each) for each in places.outputs],
+            inputs=[_input(each) for each in found.inputs],
+            outputs=[_output(each) for each in found.outputs],
         )
 
     @property
@@ -100,29 +100,29 @@ def _parent(text: str) -> parent_run.ParentRunFacet | None:
     return parent_run.ParentRunFacet(run=run, job=parent_run.Job(namespace, rest), producer=_PRODUCER)
 
 
-def _input(place: Place) -> InputDataset:
-    counts = _counts(place)
+def _input(dataset: LineageDataset) -> InputDataset:
+    counts = _counts(dataset)
     facet = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(**counts, producer=_PRODUCER)
     inputs: dict[str, Any] = {"inputStatistics": facet} if counts else {}
-    return InputDataset(*dataset_name(place.url), inputFacets=inputs, facets=_facets(place))
+    return InputDataset(*dataset_name(dataset.url), inputFacets=inputs, facets=_facets(dataset))
 
 
-def _output(place: Place) -> OutputDataset:
-    counts = _counts(place)
+def _output(dataset: LineageDataset) -> OutputDataset:
+    counts = _counts(dataset)
     facet = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(**counts, producer=_PRODUCER)
     outputs: dict[str, Any] = {"outputStatistics": facet} if counts else {}
-    return OutputDataset(*dataset_name(place.url), outputFacets=outputs, facets=_facets(place))
+    return OutputDataset(*dataset_name(dataset.url), outputFacets=outputs, facets=_facets(dataset))
 
 
-def _counts(place: Place) -> dict[str, int]:
-    counts: Mapping[str, int | None] = {"rowCount": place.rows, "size": place.size, "fileCount": place.files}
+def _counts(dataset: LineageDataset) -> dict[str, int]:
+    counts: Mapping[str, int | None] = {"rowCount": dataset.rows, "size": dataset.size, "fileCount": dataset.files}
     return {name: count for name, count in counts.items() if count is not None}
 
 
-def _facets(place: Place) -> dict[str, Any]:
-    if place.columns is None:
+def _facets(dataset: LineageDataset) -> dict[str, Any]:
+    if dataset.columns is None:
         return {}
-    fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in place.columns.items()]
+    fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in dataset.columns.items()]
     return {
         "schema": schema_dataset.SchemaDatasetFacet(fields, producer=_PRODUCER),
         "storage": storage_dataset.StorageDatasetFacet("delta", "parquet", producer=_PRODUCER),

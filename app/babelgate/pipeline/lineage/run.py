@@ -73,16 +73,16 @@ def is_configured() -> bool:
     if any(os.environ.get(name) for name in _SWITCHES) or any(name.startswith(_PREFIX) for name in os.environ):
         return True
     return any(
-        place.is_file() for place in (Path("openlineage.yml"), Path("~/.openlineage/openlineage.yml").expanduser())
+        each.is_file() for each in (Path("openlineage.yml"), Path("~/.openlineage/openlineage.yml").expanduser())
     )
 
 
 def _begun(job: str, description: str, options: Mapping[str, Any], running_seconds: float) -> _Run | None:
     if not is_configured():
         return None
-    from babelgate.pipeline.lineage.places import places_of
+    from babelgate.pipeline.lineage.datasets import datasets_of
 
-    if places_of(job, options, {}) is None:
+    if datasets_of(job, options, {}) is None:
         return None
     try:
         if missing(("openlineage",)):

@@ -1,4 +1,4 @@
-"""What each job reads and writes: places with their columns, and counts where the job has them.
+"""What each job reads and writes: datasets with their columns, and counts where the job has them.
 
 Names follow https://openlineage.io/docs/spec/naming: the namespace is the store, the name the path in it.
 """
@@ -18,7 +18,7 @@ _MOST_INPUTS = 100
 _S3 = ("s3", "s3a", "s3n")
 
 
-class Place(NamedTuple):
+class LineageDataset(NamedTuple):
     """A dataset of an event. ``columns``: types by name, of a table of the lake. ``rows``, ``size`` (bytes) and
     ``files``: how much of it a run has read or written, None where the job does not count it."""
 
@@ -29,11 +29,11 @@ class Place(NamedTuple):
     files: int | None = None
 
 
-class Places(NamedTuple):
+class RunDatasets(NamedTuple):
     """What a run reads, and what it writes."""
 
-    inputs: Sequence[Place]
-    outputs: Sequence[Place]
+    inputs: Sequence[LineageDataset]
+    outputs: Sequence[LineageDataset]
 
 
 Options = Mapping[str, Any]
@@ -42,7 +42,7 @@ Facts = Mapping[str, Any]
 """The facts of a summary; empty before the job has any."""
 
 
-def places_of(job: str, options: Options, facts: Facts) -> Places | None:
+def datasets_of(job: str, options: Options, facts: Facts) -> RunDatasets | None:
     """What a run of ``job`` reads and writes; None for a command that writes nothing."""
     known = _JOBS.get(job)
     return None if known is None or options.get("dry_run") else known(options, facts)
@@ -67,8 +67,8 @@ def _without_user(authority: str) -> str:
     return authority.rpartition("@")[2]
 
 
-def _tables(lake: str, names: Iterable[str], rows: Mapping[str, int] | None = None) -> list[Place]:
-    return [Place(folder(lake, name), DATASETS[name].columns, (rows or {}).get(name)) for name in names]
+def _tables(lake: str, names: Iterable[str], rows: Mapping[str, int] | None = None) -> list[LineageDataset]:
+    return [LineageDataset(folder(lake, name), DATASETS[name].columns, (rows or {}).get(name)) for name in names]
 
 
 def _new(facts: Facts) -> bool:
@@ -76,66 +76,66 @@ def _new(facts: Facts) -> bool:
     return bool(facts) and not facts.get("unchanged")
 
 
-def _files(urls: Sequence[str]) -> list[Place]:
-    return [Place(url) for url in urls[:_MOST_INPUTS]]
+def _files(urls: Sequence[str]) -> list[LineageDataset]:
+    return [LineageDataset(url) for url in urls[:_MOST_INPUTS]]
 
 
-def _validate(options: Options, facts: Facts) -> Places:
+def _validate(options: Options, facts: Facts) -> RunDatasets:
     inputs, written = _files(options["inputs"]), {}
     if _new(facts):
         counts, read = facts["counts"], facts["inputs"]
         written = {name: counts[name] for name in ("accepted", "quarantined")}
         if len(inputs) == 1:
             inputs = [inputs[0]._replace(rows=counts["rows"], size=read["bytes"], files=read["files"])]
-    return Places(inputs, _tables(options["lake"], ("accepted", "quarantined"), written))
+    return RunDatasets(inputs, _tables(options["lake"], ("accepted", "quarantined"), written))
 
 
-def _ingest(options: Options, facts: Facts) -> Places:
+def _ingest(options: Options, facts: Facts) -> RunDatasets:
     written = {"journal": facts["records"], "journal_corrupt": facts["corrupt"]} if facts else {}
-    return Places(
-        [Place(options["landing"], files=facts.get("files"))],
+    return RunDatasets(
+        [LineageDataset(options["landing"], files=facts.get("files"))],
         _tables(options["lake"], ("journal", "journal_corrupt", "journal_gaps"), written),
     )
 
 
-def _compact(options: Options, facts: Facts) -> Places:
+def _compact(options: Options, facts: Facts) -> RunDatasets:
     written = {"journal": facts["rows"]} if _new(facts) else {}
     lake = options["lake"]
-    return Places(_tables(lake, ("journal",)), _tables(lake, ("journal",), written))
+    return RunDatasets(_tables(lake, ("journal",)), _tables(lake, ("journal",), written))
 
 
-def _metrics(options: Options, _: Facts) -> Places:
+def _metrics(options: Options, _: Facts) -> RunDatasets:
     from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
 
-    return Places(_tables(options["lake"], ("journal", "journal_gaps")), _tables(options["lake"], MEASURED))
+    return RunDatasets(_tables(options["lake"], ("journal", "journal_gaps")), _tables(options["lake"], MEASURED))
 
 
-def _report(options: Options, facts: Facts) -> Places:
+def _report(options: Options, facts: Facts) -> RunDatasets:
     from babelgate.pipeline.report.duckdb_rows import DATASETS as REPORTED
 
     output = options["output"] or (f"report.{options['form'] or 'html'}")
-    return Places(_tables(options["lake"], REPORTED), [Place(str(output), size=facts.get("bytes"))])
+    return RunDatasets(_tables(options["lake"], REPORTED), [LineageDataset(str(output), size=facts.get("bytes"))])
 
 
-def _erase(options: Options, _: Facts) -> Places:
+def _erase(options: Options, _: Facts) -> RunDatasets:
     from babelgate.pipeline.erase.rows import ERASED
 
-    return Places(_tables(options["lake"], ERASED), _tables(options["lake"], ERASED))
+    return RunDatasets(_tables(options["lake"], ERASED), _tables(options["lake"], ERASED))
 
 
-def _send(options: Options, facts: Facts) -> Places:
+def _send(options: Options, facts: Facts) -> RunDatasets:
     """Reads files or a dataset; writes queues of a gateway, and the ledger."""
     lake, origin = options["lake"], options.get("origin", "journal")
     inputs = _tables(lake, (origin,)) if origin in DATASETS else _files(options["inputs"])
     queues = [
-        Place(f"{options['url'].rstrip('/')}/queues/{name}", rows=by_status.get("accepted", 0))
+        LineageDataset(f"{options['url'].rstrip('/')}/queues/{name}", rows=by_status.get("accepted", 0))
         for name, by_status in facts.get("by_queue", {}).items()
     ]
     written = {"ledger": facts["counts"]["selected"]} if facts else {}
-    return Places(inputs, [*queues, *_tables(lake, ("ledger",), written)])
+    return RunDatasets(inputs, [*queues, *_tables(lake, ("ledger",), written)])
 
 
-_JOBS: Mapping[str, Callable[[Options, Facts], Places]] = {
+_JOBS: Mapping[str, Callable[[Options, Facts], RunDatasets]] = {
     "validate": _validate,
     "ingest": _ingest,
     "compact": _compact,
