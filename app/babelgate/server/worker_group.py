@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -168,8 +169,8 @@ class WorkerGroup(Generic[Ready]):
         """Let all others prepare the settings of ``text`` (:attr:`babelgate.config.origin.Origin.text`), and accept
         them. Only in :meth:`turn`.
 
-        Waits at most PREPARE_SECONDS for all. Raises one of REFUSALS if one refuses, or gives no answer: nothing is
-        accepted then.
+        Waits at most PREPARE_SECONDS for all, and ANSWER_SECONDS more for those that gave no answer. Raises one of
+        REFUSALS if one refuses, or gives no answer: nothing is accepted then.
         """
         candidate = await asyncio.to_thread(self._shared.propose, text, cause, file)
         try:
@@ -183,14 +184,15 @@ class WorkerGroup(Generic[Ready]):
         return candidate
 
     async def _let_prepare(self, candidate: Proposal) -> None:
-        answers = await self._ask(ConfigurationCall("prepare", candidate.id), PREPARE_SECONDS)
-        silent = {pid: asked for pid, asked in answers.items() if asked.state == "silent"}
-        if silent:
-            # One that was killed while it answered is missed by nobody.
-            now = await self._ask(ConfigurationCall("show"), ANSWER_SECONDS)
-            silent = {pid: asked for pid, asked in silent.items() if pid in now and now[pid].state != "gone"}
-        for pid, asked in silent.items():
-            raise ReloadUnavailable(key="workers", reason=f"worker {pid} gave no answer: {asked.reason}")
+        call, began = ConfigurationCall("prepare", candidate.id), time.monotonic()
+        answers = await self._ask(call, PREPARE_SECONDS)
+        if silent := [pid for pid, asked in answers.items() if asked.state == "silent"]:
+            # One that was killed while it answered is missed by nobody. One that had no time may have some now.
+            again = await self._ask(call, max(PREPARE_SECONDS - (time.monotonic() - began), ANSWER_SECONDS))
+            answers |= {pid: again.get(pid, Asked(None, "gone")) for pid in silent}
+        for pid, asked in answers.items():
+            if asked.state == "silent":
+                raise ReloadUnavailable(key="workers", reason=f"worker {pid} gave no answer: {asked.reason}")
         for pid, asked in answers.items():
             if asked.answer is not None and asked.answer.code:
                 problems = [(key, f"{reason} (worker {pid})") for key, reason in asked.answer.problems]

@@ -17,7 +17,7 @@ from babelgate.cluster.sockets import SocketDirectory
 from babelgate.cluster.worker_metrics import ANSWER_SECONDS, Workers
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
-from babelgate.gateway.loaded import ConfigurationAnswer, ConfigurationCall, Refusal
+from babelgate.gateway.loaded import ConfigurationAnswer, ConfigurationCall, Refusal, ReloadUnavailable
 from babelgate.server.worker_group import WorkerGroup, settings_of
 from tests.harness.local import eventually
 from tests.harness.world import KEYS, SIGNER
@@ -59,6 +59,8 @@ class Others(Workers):
     """The other workers, in this process."""
 
     groups: Sequence[WorkerGroup[Settings]] = ()
+    silent_calls = 0
+    """How many of the next calls the last of them does not answer."""
 
     @property
     def can_be_asked(self) -> bool:
@@ -74,7 +76,11 @@ class Others(Workers):
     ) -> dict[int, Asked[Answer]]:
         call = msgspec.json.decode(body, type=ConfigurationCall)
         answers = [msgspec.json.encode(await group.answer(call)) for group in self.groups]
-        return {number: Asked(decode(answer), "up") for number, answer in enumerate(answers, 1)}
+        asked = {number: Asked(decode(answer), "up") for number, answer in enumerate(answers, 1)}
+        if self.silent_calls:
+            self.silent_calls -= 1
+            asked[len(asked)] = Asked(None, "silent", "no connection within 1 s")
+        return asked
 
 
 class Shared(SharedConfiguration):
@@ -91,7 +97,7 @@ class Site:
         self.ended: list[int] = []
         self.shared = [Shared(directory, PeerCipher(KEYS)) for _ in processes]
         self.groups: list[WorkerGroup[Settings]] = []
-        others = [Others("f" * 16, directory, SocketDirectory(directory), SIGNER) for _ in processes]
+        self.others = others = [Others("f" * 16, directory, SocketDirectory(directory), SIGNER) for _ in processes]
         for number, process in enumerate(processes):
 
             def end(number: int = number) -> None:
@@ -119,6 +125,16 @@ async def test_what_one_worker_refuses_none_serves_by(tmp_path: Path) -> None:
     await site.groups[0].tell_applied(await site.agree())
     # The first one switches by itself.
     assert ([each.version for each in processes], site.ended) == ([1, 2, 2], [])
+
+
+async def test_a_worker_that_gives_no_answer_is_asked_once_more(tmp_path: Path) -> None:
+    site = Site(tmp_path, [Process(), Process(), Process()])
+    site.others[0].silent_calls = 1
+    accepted = await site.agree()
+    site.others[0].silent_calls = 2
+    with pytest.raises(ReloadUnavailable, match="worker 2 gave no answer: no connection within 1 s"):
+        await site.agree()
+    assert site.shared[1].accepted() == accepted
 
 
 async def test_a_worker_that_cannot_open_a_file_looks_again_and_one_that_cannot_prepare_ends(tmp_path: Path) -> None:
