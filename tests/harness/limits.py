@@ -60,7 +60,10 @@ LONG: Mapping[str, tuple[int, str]] = {
     "tests/http/test_schemathesis.py": (900, "it tries thousands of requests"),
     "tests/http/test_stalls.py": (600, "it prepares and measures up to twelve times, on a busy machine"),
     "tests/image/": (900, "the first test of a worker builds the image"),
-    "tests/keycloak/": (1_800, "Keycloak compiles itself at its first start"),
+    "tests/keycloak/": (
+        1_800,
+        "Keycloak makes its tables at its first start, and compiles itself where it was not fetched lately",
+    ),
     "tests/newer/test_suites.py": (1800, _NEWER),
     "tests/newer/test_suites.py::test_a_suite[Python, whole]": (7200, _NEWER),
     "tests/newer/test_suites.py::test_a_suite[RabbitMQ, whole]": (7200, _NEWER),
