@@ -89,7 +89,7 @@ def _fetch_pulsar() -> None:
         shutil.move(os.fspath(found), PULSAR)
 
 
-def keycloak_environment() -> Mapping[str, str]:
+def keycloak_environment() -> dict[str, str]:
     """The variables of its programs, with options of Java by which a start takes less CPU time."""
     return os.environ | {"JAVA_OPTS_APPEND": "-XX:-UseG1GC -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 
