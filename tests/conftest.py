@@ -6,8 +6,9 @@ import contextlib
 import gc
 import itertools
 import signal
+import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,6 +88,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(10_000)
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows how the logs of its gateways end."""
+    report = yield
+    # Most tests start no gateway, and need not import what starts one.
+    if report.failed and (harness := sys.modules.get("tests.harness.gateway")) is not None:
+        harness.show_logs(report)
+    return report
 
 
 @pytest.fixture

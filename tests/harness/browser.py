@@ -10,7 +10,6 @@ import json
 import os
 import re
 import select
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -22,6 +21,7 @@ from typing import IO, Any
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.harness import chromium as started
 from tests.harness.ci import missing
 
 PAGE_SECONDS = 240
@@ -84,10 +84,10 @@ _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 
 
 def chromium() -> str:
-    """The program; ends the test where there is none. That without a user interface takes less than half of the CPU."""
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    return found or missing("Chromium", "install chromium-headless-shell or chromium")
+    """The program that starts it, deaf to changes of the network; ends the test where there is no Chromium."""
+    if started.found() is None:
+        missing("Chromium", "install chromium-headless-shell or chromium")
+    return started.__file__
 
 
 @contextmanager

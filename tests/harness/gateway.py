@@ -15,9 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 import httpx
 import psutil
+import pytest
 import yaml
 
 from tests.harness.local import free_port
@@ -25,6 +27,8 @@ from tests.harness.program import Fork
 
 START_SECONDS = 240
 STOP_SECONDS = 120
+SHOWN_LINES = 40
+"""How much of its log a test that fails shows of each gateway."""
 _PATIENT_SECONDS = 5
 _PATIENT_FILE_SECONDS = 30
 """Of a broker that is a file of this machine, which waits for the disk behind all others."""
@@ -41,10 +45,13 @@ class GatewayProcess:
 
     program: ClassVar[Sequence[str]] = ("babelgate", "serve", "--quiet")
     """The module that Python runs, and its arguments."""
+    known: ClassVar[WeakSet[GatewayProcess]] = WeakSet()
+    """Those that a running test can use."""
 
     def __init__(
         self, directory: Path, config: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None
     ) -> None:
+        self.known.add(self)
         self.directory = directory
         self.log = directory / "gateway.log"
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BABELGATE_")} | dict(environ or {})
@@ -164,6 +171,14 @@ class ForkedGateway(GatewayProcess):
 def _authorities() -> ssl.SSLContext:
     """To read them takes longer than a request."""
     return httpx.create_ssl_context()
+
+
+def show_logs(report: pytest.TestReport) -> None:
+    """Add to the report of a test that failed how the logs of its gateways end."""
+    for process in list(GatewayProcess.known):
+        if process.log.exists():
+            lines = process.log_text().splitlines()[-SHOWN_LINES:]
+            report.sections.append((f"end of {process.log}", "\n".join(lines)))
 
 
 def is_alive(pid: int) -> bool:

@@ -131,6 +131,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/bundles.py": ("http", "pipeline"),
     "tests/harness/caches.py": ("http", "processes"),
     "tests/harness/console.py": ("console",),
+    "tests/harness/chromium.py": ("console", "pipeline", "processes", "site"),
     "tests/harness/disk.py": ("newer", "pulsar", "sqlite"),
     "tests/harness/encodings.py": ("http",),
     "tests/harness/envoy.py": ("processes",),
