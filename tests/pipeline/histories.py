@@ -143,4 +143,7 @@ def _is_absent(name: str, value: Any) -> bool:
         "count",
         "first_lost_at",
         "last_lost_at",
+        "headers",
+        "ordering_key",
+        "headers_encrypted",
     )

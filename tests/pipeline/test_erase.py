@@ -53,7 +53,13 @@ def records(message_id: str, at: int) -> list[dict[str, Any]]:
         "created_at": at,
         "bytes": 9,
     }
-    with_body = {"envelope": Raw(body(message_id).encode()), "meta": {"tenant": body(message_id)}}
+    text = body(message_id)
+    with_body = {
+        "envelope": Raw(text.encode()),
+        "meta": {"tenant": text},
+        "headers": {"to": text},
+        "ordering_key": text,
+    }
     return [
         row("accepted", at, 0, **facts, **with_body),
         row("delivered", at + DAY, 0, **facts, **with_body),

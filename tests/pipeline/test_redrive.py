@@ -19,7 +19,7 @@ from babelgate.pipeline.journal.reader import read_journal
 from tests.harness.gateway import gateway
 from tests.harness.local import free_port
 from tests.harness.secrets import found_in
-from tests.pipeline.sending import Sends, body, drained, envelopes, write
+from tests.pipeline.sending import Sends, body, drained, envelopes, messages_of, write
 
 DEAD = {"dead_letter": {"reason": "failed"}}
 
@@ -310,12 +310,14 @@ def test_what_was_cut_off_longer_ago_than_keys_are_kept_is_not_gone_on_with_unas
 
 
 def test_from_the_journal(sends, tmp_path):
-    """What was accepted is sent again; of the dead letters, those that still lie there."""
+    """What was accepted is sent again, with its headers, in the order of its key; of the dead letters, those that still
+    lie there."""
     journal = {"landing": str(tmp_path / "journal"), "compression": "gzip", "bodies": True}
     with gateway(tmp_path, {"journal": journal}) as process:
         with process.client() as client:
-            for number in range(6):
-                client.post("/queues/q/messages", content=body(number), headers={"content-type": "application/json"})
+            for number in reversed(range(6)):
+                entry = {"envelope": json.loads(body(number)), "headers": {"shop": f"n-{number}"}, "ordering_key": "k"}
+                assert client.post("/queues/q/messages", json={**entry, "ttl_seconds": 3600}).status_code == 201
             received = client.post("/queues/q/messages:receive", json={"max_messages": 6}).json()["messages"]
             by_id = {message["envelope"]["meta"]["id"]: message["ack_token"] for message in received}
             client.post("/queues/q/messages:ack", json={"ack_tokens": [by_id["id-0"], by_id["id-1"]]})
@@ -332,12 +334,18 @@ def test_from_the_journal(sends, tmp_path):
         told = sends("redrive", "--from", "journal", "--to-queue", "dead", "--reset-attempts")
         assert of(told) == {"selected": 2, "accepted": 2}
         left = {each["id"] for each in listed} - {listed[0]["id"]}
-        assert drained(process, "dead") == dict.fromkeys(left, 1)
+        dead = messages_of(process, "dead")
+        assert {each["envelope"]["meta"]["id"] for each in dead} == left
+        assert all(each["headers"] == {"shop": f"n-{each['envelope']['data']['number']}"} for each in dead)
         told = sends("replay", "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
         assert of(told) == {"selected": 5, "accepted": 5}
         sends("replay", "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
         assert "nothing is left to send" in sends.output and "starting Spark" not in sends.output
-        assert drained(process, "again") == {f"id-{number}": 1 for number in range(5)}
+        again = [(each["envelope"]["meta"]["id"], each["headers"]) for each in messages_of(process, "again")]
+        assert again == [(f"id-{number}", {"shop": f"n-{number}"}) for number in reversed(range(5))]
+        sends("replay", "--to-queue", "bare", "--select", "ordering_key = 'k' and queue = 'q'", "--without", "headers")
+        bare = messages_of(process, "bare")
+        assert [each["headers"] for each in bare] == [{}] * 6
 
 
 def test_encrypted_bodies_of_the_journal(spark, sends, tmp_path):
@@ -354,8 +362,9 @@ def test_encrypted_bodies_of_the_journal(spark, sends, tmp_path):
     with gateway(tmp_path, settings) as process:
         with process.client() as client:
             for number, queue in enumerate(("pay", "pay", "q")):
-                sent = body(number, queue, data={"note": f"confidential-{number}"})
-                client.post(f"/queues/{queue}/messages", content=sent, headers={"content-type": "application/json"})
+                sent = json.loads(body(number, queue, data={"note": f"confidential-{number}"}))
+                entry = {"envelope": sent, "headers": {"to": f"confidential-{number}"}}
+                assert client.post(f"/queues/{queue}/messages", json=entry).status_code == 201
             received = client.post("/queues/pay/messages:receive", json={}).json()["messages"]
             rejected = {"ack_tokens": [received[0]["ack_token"]]}
             assert client.post("/queues/pay/messages:reject", json=rejected).status_code == 200
@@ -374,7 +383,8 @@ def test_encrypted_bodies_of_the_journal(spark, sends, tmp_path):
         given = "--body-keys", tmp_path / "keys.json"
         told = sends("replay", "--to-queue", "again", *given)
         assert of(told) == {"selected": 3, "accepted": 3}
-        assert drained(process, "again") == {f"id-{number}": 1 for number in range(3)}
+        again = {each["envelope"]["meta"]["id"]: each["headers"] for each in messages_of(process, "again")}
+        assert again == {f"id-{number}": {"to": f"confidential-{number}"} for number in range(3)}
         sends("redrive", "--from", "journal", "--to-queue", "dead", "--reset-attempts", *given)
         assert drained(process, "dead") == {received[0]["envelope"]["meta"]["id"]: 1}
     lake = [(path.name, path.read_bytes()) for path in Path(sends.root).rglob("*") if path.is_file()]

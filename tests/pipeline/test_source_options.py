@@ -62,7 +62,11 @@ def test_encrypted_bodies_are_read_with_their_keys(tmp_path):
     secret, body = "s" * 32, b'{"job":"urn:a"}'
     stored = BodyCipher([BodyKey("k", secret.encode())]).encrypted(body, journal_context("orders"))
     landing = Landing(tmp_path)
-    landing.event("accepted", 0, "m1", envelope_encrypted=b64encode(stored).decode())
+    carried = BodyCipher([BodyKey("k", secret.encode())]).encrypted(
+        b'{"headers":{"a":"b"},"ordering_key":"o"}', journal_context("orders")
+    )
+    members = {"envelope_encrypted": stored, "headers_encrypted": carried}
+    landing.event("accepted", 0, "m1", **{name: b64encode(each).decode() for name, each in members.items()})
     landing.event("acked", 1, "m1")
     landing.land()
     keys = tmp_path / "keys.json"
@@ -72,15 +76,17 @@ def test_encrypted_bodies_are_read_with_their_keys(tmp_path):
         reader = source.reader(StructType())
         batches: Iterator[Any] = (found for each in reader.partitions() for found in reader.read(each))
         rows = [row for found in batches for row in found.to_pylist()]
-        return [(row["envelope"], row["envelope_encrypted"]) for row in rows]
+        names = "envelope", "headers", "ordering_key", "envelope_encrypted", "headers_encrypted"
+        return [tuple(row[name] for name in names) for row in rows]
 
-    assert read() == [(None, stored), (None, None)]
+    encrypted, empty = (None, None, None, stored, carried), (None,) * 5
+    assert read() == [encrypted, empty]
     keys.write_text(json.dumps([{"id": "k", "secret": secret}]))
-    assert read(body_keys=str(keys)) == [(body, None), (None, None)]
+    assert read(body_keys=str(keys)) == [(body, '{"a":"b"}', "o", None, None), empty]
     keys.write_text(json.dumps([{"id": "other", "secret": secret}]))
     with pytest.raises(ValueError, match=r"a body of orders: .*corrupt=skip leaves such bodies encrypted"):
         read(body_keys=str(keys))
-    assert read(body_keys=str(keys), corrupt="skip") == [(None, stored), (None, None)]
+    assert read(body_keys=str(keys), corrupt="skip") == [encrypted, empty]
 
 
 def test_all_that_is_wrong_is_said_at_once_and_no_token():

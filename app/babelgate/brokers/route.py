@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from msgspec import structs
+
 from babelgate.brokers.binding import (
     Binding,
     DeadLetters,
@@ -180,6 +182,12 @@ class BrokerRoute:
             len(delivery.body),
             delivery.headers.get("traceparent"),
         )
+
+    def carrier(self, delivery: Delivery) -> Delivery:
+        """``delivery``, whose ordering key is None where the broker keeps no order by it."""
+        if delivery.ordering_key is None or self.capabilities.ordering == "key":
+            return delivery
+        return structs.replace(delivery, ordering_key=None)
 
     def offering(self, protocol: type[Optional]) -> Optional:
         """The binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""

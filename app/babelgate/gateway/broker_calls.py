@@ -137,15 +137,20 @@ class BrokerCalls:
         """Report the accepted messages, before their callers continue and also if a caller has gone."""
         facts: list[Facts] = []
         bodies: list[bytes] = []
+        carriers: list[Outgoing] = []
         for pending, result in zip(pendings, results, strict=True):
             if result is not None:
                 continue
             it, context = pending.envelope, pending.outgoing.headers.get("traceparent")
             facts.append(Facts(it.attempts, it.id, it.trace_id, it.job, it.created_at, it.lang, len(it.body), context))
             bodies.append(it.body)
+            carriers.append(pending.outgoing)
         route = self.route
         if facts:
-            self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
+            told = Event(
+                "accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies, carriers=carriers
+            )
+            self._observe(told)
 
     def report_settled(
         self, action: Action, opened: Sequence[Lease | BabelgateError], outcomes: Sequence[TokenOutcome]

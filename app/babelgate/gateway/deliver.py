@@ -31,9 +31,17 @@ class Deliverer:
             facts.append(each.facts)
             bodies.append(each.delivery.body)
         count, queue, broker = len(messages), route.queue, route.broker
-        self._observe(
-            Event("delivered", queue, broker, count, messages=facts, bodies=bodies, lease_seconds=lease_seconds)
+        told = Event(
+            "delivered",
+            queue,
+            broker,
+            count,
+            messages=facts,
+            bodies=bodies,
+            lease_seconds=lease_seconds,
+            carriers=messages,
         )
+        self._observe(told)
         return messages
 
     def sticky(self, message: Message) -> Message:

@@ -123,15 +123,28 @@ class Inspector:
         self._warn("poison", 1, code=poison.code)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
         facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
+        carriers = (route.carrier(delivery),)
         return DeadLetterRequest(delivery.handle, block), Event(
-            "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
+            "poison",
+            route.queue,
+            route.broker,
+            reason=poison.code,
+            messages=facts,
+            bodies=(delivery.body,),
+            carriers=carriers,
         )
 
     def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetterRequest, Event]:
         route = self._route
         block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
         return DeadLetterRequest(delivery.handle, block), Event(
-            "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
+            "dead_lettered",
+            route.queue,
+            route.broker,
+            reason="failed",
+            messages=(facts,),
+            bodies=(delivery.body,),
+            carriers=(route.carrier(delivery),),
         )
 
     async def _dead_letter(self, letters: Sequence[tuple[DeadLetterRequest, Event]]) -> None:

@@ -237,7 +237,13 @@ class ProcessLeaseManager(TableLeaseManager):
             if outcome is None:
                 facts, bodies = replace(each.facts, attempts=each.attempts), (each.held.delivery.body,)
                 event = Event(
-                    "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=bodies
+                    "dead_lettered",
+                    route.queue,
+                    route.broker,
+                    reason="failed",
+                    messages=(facts,),
+                    bodies=bodies,
+                    carriers=(route.carrier(each.held.delivery),),
                 )
                 self._observe(event)
         return outcomes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -48,6 +48,16 @@ class Facts(Struct, frozen=True, array_like=True, gc=False):
     traceparent: str | None = None
 
 
+class Carrier(Protocol):
+    """What carried a message: its native headers, and the key that orders it, None without one."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def ordering_key(self) -> str | None: ...
+
+
 class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
 
@@ -57,8 +67,8 @@ class Event(Struct, frozen=True):
     the schema of its job (``refused``, ``warned``,
     ``dead_lettered``). If only the receiver can settle, the process that got the
     request also reports ``settled_here`` or ``forwarded``. ``messages`` has the known facts of each message, and
-    ``bodies`` the available bodies in the same order. ``lease_seconds`` is set for deliveries, ``to_queue`` for
-    redriven messages.
+    ``bodies`` the available bodies in the same order; ``carriers`` has what carried each of these, or is empty.
+    ``lease_seconds`` is set for deliveries, ``to_queue`` for redriven messages.
     """
 
     kind: EventKind
@@ -70,6 +80,7 @@ class Event(Struct, frozen=True):
     bodies: Sequence[bytes] = ()
     lease_seconds: float | None = None
     to_queue: str | None = None
+    carriers: Sequence[Carrier] = ()
 
 
 class Call(Struct, frozen=True):

@@ -24,6 +24,7 @@ class _Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _keys = msgspec.json.Decoder(list[_Key])
+_carried = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read_body_keys(file: Path | None, environ: Mapping[str, str] = os.environ) -> list[BodyKey]:
@@ -56,6 +57,18 @@ def read_body_keys(file: Path | None, environ: Mapping[str, str] = os.environ) -
 def opened(encrypted: bytes, queue: str, cipher: BodyCipher) -> bytes:
     """The body that a record of ``queue`` has in ``envelope_encrypted``. Raises BodyUnreadable."""
     return cipher.decrypted(encrypted, journal_context(queue), "journal")
+
+
+def opened_headers(encrypted: bytes, queue: str, cipher: BodyCipher) -> tuple[str | None, str | None]:
+    """What a record of ``queue`` has in ``headers_encrypted``: the native headers as a JSON object, and the ordering
+    key; None for what the message lacks. Raises BodyUnreadable."""
+    found = _carried.decode(cipher.decrypted(encrypted, journal_context(queue), "journal"))
+    headers = found.get("headers")
+    return None if headers is None else bytes(headers).decode(), _text(found.get("ordering_key"))
+
+
+def _text(value: msgspec.Raw | None) -> str | None:
+    return None if value is None else msgspec.json.decode(value, type=str)
 
 
 def why(error: BodyUnreadable) -> str:

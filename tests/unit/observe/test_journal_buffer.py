@@ -7,11 +7,12 @@ from threading import current_thread
 from typing import Any, get_args
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from babelgate.observe.events import Call, Event, EventKind, Facts
 from babelgate.observe.journal.buffer import Buffer
 from babelgate.observe.journal.record import EVENTS, JournalEvent, Record
+from babelgate.privacy.body_keys import opened_headers
 from babelgate.privacy.ciphers import BodyCipher, BodyKey, journal_context
 from babelgate.privacy.protection import HIDDEN, Protection
 from babelgate.privacy.redaction import Redaction
@@ -132,6 +133,61 @@ def test_bodies(clock: Ticking, configured: bool, bodies: tuple[bytes, ...], fou
     buffer.observe(Event("accepted", "orders", "main", messages=(MESSAGE,), bodies=bodies))
     told = [(record.envelope, record.envelope_base64) for record in taken(buffer)]
     assert [(UNSET if body is UNSET else bytes(body), other) for body, other in told] == found
+
+
+class Parcel(Struct):
+    """What carried a message."""
+
+    headers: dict[str, str] = {}
+    ordering_key: str | None = None
+
+
+def test_headers_and_ordering_keys_come_with_bodies_only(clock: Ticking) -> None:
+    own = {"traceparent": "00-1-2-01", "tracestate": "a=1", "babelgate-expires-at": "1"}
+    carriers = (
+        Parcel(),
+        Parcel({"shop": "north", **own}, "c-1"),
+        Parcel(own),
+        Parcel({}, "c-2"),
+        Parcel({"b": "\ud800"}),
+    )
+    event = Event("accepted", "orders", "main", 5, messages=(MESSAGE,) * 5, bodies=(b"{}",) * 5, carriers=carriers)
+    found = []
+    for configured in (False, True):
+        buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=configured, meta=["ext.shop"])
+        buffer.observe(event)
+        found.append([(each.headers, each.ordering_key) for each in taken(buffer)])
+    nothing = (UNSET, UNSET)
+    kept = [nothing, ({"shop": "north"}, "c-1"), nothing, (UNSET, "c-2"), ({"b": "?"}, UNSET)]
+    assert found == [[nothing] * 5, kept]
+
+
+def test_a_message_without_headers_takes_no_byte_more(clock: Ticking) -> None:
+    sizes = set()
+    for carriers in ((), (Parcel(),)):
+        buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=True)
+        buffer.observe(Event("accepted", "orders", "main", messages=(MESSAGE,), bodies=(b"{}",), carriers=carriers))
+        sizes.add(len(buffer.take()))
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("size", [2, 2 * LARGE_BYTES])
+def test_headers_are_encrypted_where_bodies_are(clock: Ticking, size: int) -> None:
+    cipher = BodyCipher([BodyKey("2026", b"s" * 32)])
+    protections = {"pay": Protection(cipher=cipher), "gone": HIDDEN, "shown": Protection(Redaction(["/data/card"]))}
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=True)
+    buffer.protection_of = lambda queue: protections[queue or ""]
+    carrier = Parcel({"customer": "confidential"}, "confidential\ud800")
+    for queue in protections:
+        event = Event("accepted", queue, "main", messages=(MESSAGE,), bodies=(b" " * size,), carriers=(carrier,))
+        buffer.observe(event)
+    pay, gone, shown = taken(buffer)
+    assert (pay.headers, pay.ordering_key) == (gone.headers, gone.ordering_key) == (UNSET, UNSET)
+    assert isinstance(pay.headers_encrypted, str)
+    stored = b64decode(pay.headers_encrypted)
+    assert opened_headers(stored, "pay", cipher) == ('{"customer":"confidential"}', "confidential?")
+    assert gone.headers_encrypted is UNSET
+    assert (shown.headers, shown.ordering_key) == ({"customer": "confidential"}, "confidential?")
 
 
 def test_members_of_meta(clock: Ticking) -> None:

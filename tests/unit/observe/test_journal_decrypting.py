@@ -29,6 +29,14 @@ def test_a_body_is_what_it_was() -> None:
     assert not reading.unreadable
 
 
+def test_headers_and_ordering_key_are_what_they_were() -> None:
+    stored = BodyCipher([NEW]).encrypted(b'{"headers":{"a":"b"},"ordering_key":"k"}', journal_context("pay"))
+    found = Decrypting([NEW]).decrypted(line(BODY)[:-1] + b',"headers_encrypted":"%b"}' % b64encode(stored))
+    assert json.loads(found) == json.loads(
+        b'{"v":1,"queue":"pay","bytes":37.0,"envelope":%b,"headers":{"a":"b"},"ordering_key":"k"}' % BODY
+    )
+
+
 def test_after_a_rotation_both_keys_are_needed() -> None:
     both, only_new = Decrypting([NEW, OLD]), Decrypting([NEW])
     assert BODY in both.decrypted(line(BODY, OLD)) and BODY in both.decrypted(line(BODY, NEW))

@@ -10,12 +10,14 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from threading import Lock
+from typing import Any
 
 from msgspec import UNSET, Struct, structs
 
 from babelgate.clock import Clock
 from babelgate.envelope.contract import CORE_META
-from babelgate.observe.events import Call, Event, EventKind, Facts
+from babelgate.observe.events import Call, Carrier, Event, EventKind, Facts
+from babelgate.observe.journal.carried import legible, with_carrier
 from babelgate.observe.journal.kept_meta import KeptMeta
 from babelgate.observe.journal.record import VERSION, JournalEvent, Record, embedded, encode_into
 from babelgate.observe.log_throttle import LogThrottle
@@ -48,6 +50,7 @@ class _Unfinished(Struct, frozen=True, gc=False):
     record: Record
     body: bytes
     protection: Protection | None
+    carrier: Carrier | None
 
 
 class Buffer:
@@ -60,7 +63,8 @@ class Buffer:
     def __init__(
         self, node: str, epoch: str, limit: int, clock: Clock, *, bodies: bool = False, meta: Sequence[str] = ()
     ) -> None:
-        """``bodies``: whether records include the bodies of events; ``meta``: which members of ``meta`` they keep."""
+        """``bodies``: whether records include the bodies of events, with headers and ordering keys; ``meta``: which
+        members of ``meta`` they keep."""
         self.limit = limit
         self.seq = 0
         """``seq`` of the last record, which is the number of records."""
@@ -103,6 +107,7 @@ class Buffer:
             messages = [*messages, *repeat(_UNKNOWN, reported.count - len(messages))]
         kept = self._kept
         bodies = iter(reported.bodies) if self._bodies or kept is not None else None
+        carriers = iter(reported.carriers) if self._bodies else None
         at, node, epoch, queue, broker = self._clock(), self._node, self._epoch, reported.queue, reported.broker
         lease_seconds, outcome = reported.lease_seconds, _OUTCOMES.get(kind, reported.reason)
         to_queue = reported.to_queue or UNSET
@@ -111,6 +116,9 @@ class Buffer:
             lines, space, inline = self._lines, self.limit - self._taken, 0
             for facts in messages:
                 body = None if bodies is None else next(bodies, None)
+                carrier = None if carriers is None else next(carriers, None)
+                if carrier is not None and not carrier.headers and carrier.ordering_key is None:
+                    carrier = None
                 if len(lines) + self._held >= space:
                     self._drop(at)
                     continue
@@ -140,10 +148,10 @@ class Buffer:
                 if body is None:
                     _encode(record, lines)
                 elif (inline := inline + len(body)) > LARGE_BYTES:
-                    self._unfinished.append(_Unfinished(len(lines), record, body, protection))
+                    self._unfinished.append(_Unfinished(len(lines), record, body, protection, carrier))
                     self._held += len(body)
                 else:
-                    _encode(self._with_body(record, body, protection), lines)
+                    _encode(self._with_body(record, body, protection, carrier), lines)
 
     def take(self) -> bytes | bytearray:
         """Take all lines, after the work that large bodies need. They count towards the limit until :meth:`written`."""
@@ -176,15 +184,15 @@ class Buffer:
     def _completed(self, each: _Unfinished) -> Record:
         """The record with its body; without it if that fails, which is logged: the journal goes on."""
         try:
-            return self._with_body(each.record, each.body, each.protection)
+            return self._with_body(each.record, each.body, each.protection, each.carrier)
         except Exception as error:
             # Only its type, because its text may quote the body.
             name = type(error).__name__
             self._throttled.warning("journal record without its body", queue=each.record.queue or "", error=name)
             return each.record
 
-    def _with_body(self, record: Record, body: bytes, protection: Protection | None) -> Record:
-        """``record``, with what the journal has of ``body``."""
+    def _with_body(self, record: Record, body: bytes, protection: Protection | None, carrier: Carrier | None) -> Record:
+        """``record``, with what the journal has of ``body`` and of ``carrier``, which is None where it has nothing."""
         kept, found = self._kept, body
         encrypted = None
         if protection is not None:
@@ -196,13 +204,14 @@ class Buffer:
             # Also of members that no envelope has: only those of the frame are in clear.
             meta = {name: value if name in CORE_META else MARKER for name, value in meta.items()}
         envelope, other = embedded(found if self._bodies and encrypted is None else None)
-        return structs.replace(
+        made = structs.replace(
             record,
             envelope=envelope,
             envelope_base64=other,
             meta=meta,
             envelope_encrypted=UNSET if encrypted is None else b64encode(encrypted).decode("ascii"),
         )
+        return made if carrier is None else with_carrier(made, carrier, protection)
 
     def _drop(self, at: int) -> None:
         if not self._lost:
@@ -234,5 +243,7 @@ def _encode(record: Record, lines: bytearray) -> None:
 def _legible(record: Record) -> Record:
     """Return ``record`` with ``?`` for unpaired surrogates, which JSON can escape and UTF-8 cannot encode."""
     found = {name: getattr(record, name) for name in record.__struct_fields__}
-    texts = {name: text.encode("utf-8", "replace").decode() for name, text in found.items() if isinstance(text, str)}
+    texts: dict[str, Any] = {name: legible(text) for name, text in found.items() if isinstance(text, str)}
+    if record.headers is not UNSET:
+        texts["headers"] = {legible(name): legible(value) for name, value in record.headers.items()}
     return structs.replace(record, **texts)

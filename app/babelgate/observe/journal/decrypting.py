@@ -1,4 +1,4 @@
-"""Decrypts the bodies in lines of a journal."""
+"""Decrypts the bodies in lines of a journal, with their headers and ordering keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from babelgate.observe.journal.record import embedded
 from babelgate.privacy.body_keys import opened, why
 from babelgate.privacy.ciphers import BodyCipher, BodyKey, BodyUnreadable
 
-MEMBER = "envelope_encrypted"
+MEMBER, HEADERS = "envelope_encrypted", "headers_encrypted"
 _members = msgspec.json.Decoder(dict[str, Raw])
 _text = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
@@ -27,8 +27,8 @@ class Decrypting:
         self.unreadable: Counter[str] = Counter()
 
     def decrypted(self, line: bytes) -> bytes:
-        """``line`` with its body in clear; the same line where it has no encrypted one, or one that it cannot read,
-        which is counted. Never raises. The other members keep their place and their spelling."""
+        """``line`` with its body and headers in clear; the same line where it has no encrypted body, or one that it
+        cannot read, which is counted. Never raises. The other members keep their place and their spelling."""
         if MEMBER.encode() not in line:
             return line
         try:
@@ -37,6 +37,9 @@ class Decrypting:
                 return line
             queue = _text.decode(members["queue"])
             body = opened(b64decode(_text.decode(members.pop(MEMBER)), validate=True), queue, self._cipher)
+            if HEADERS in members:
+                stored = b64decode(_text.decode(members.pop(HEADERS)), validate=True)
+                members |= _members.decode(opened(stored, queue, self._cipher))
         except BodyUnreadable as error:
             self.unreadable[why(error)] += 1
             return line

@@ -73,6 +73,9 @@ class Record(Struct, frozen=True, gc=False):
     last_lost_at: _Long | UnsetType = UNSET
     meta: dict[str, str] | UnsetType = UNSET
     envelope_encrypted: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    ordering_key: str | UnsetType = UNSET
+    headers_encrypted: str | UnsetType = UNSET
 
 
 class Column(Struct, frozen=True):
@@ -137,6 +140,14 @@ SCHEMA: tuple[Column, ...] = (
         "envelope_encrypted",
         "string",
         "with `bodies`, where the route has `encrypt`: the body, encrypted, in Base64",
+        optional=True,
+    ),
+    Column("headers", "json", "with `bodies`: an object of the native headers, if the message has any", optional=True),
+    Column("ordering_key", "string", "with `bodies`: the key that orders the message, if it has one", optional=True),
+    Column(
+        "headers_encrypted",
+        "string",
+        "with `bodies`, where the route has `encrypt`: an object of the two before, encrypted, in Base64",
         optional=True,
     ),
 )

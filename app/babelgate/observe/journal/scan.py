@@ -227,7 +227,13 @@ class Scan:
             if self._after is not None and (place >= self._after if self._newest_first else place <= self._after):
                 continue
             self._found[place] = structs.replace(
-                record, envelope=UNSET, envelope_base64=UNSET, envelope_encrypted=UNSET
+                record,
+                envelope=UNSET,
+                envelope_base64=UNSET,
+                envelope_encrypted=UNSET,
+                headers=UNSET,
+                ordering_key=UNSET,
+                headers_encrypted=UNSET,
             )
         if len(self._found) > before:
             # One more than the limit shows that there is another page.

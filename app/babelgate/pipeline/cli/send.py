@@ -30,7 +30,8 @@ def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., SendOrigin]], Cal
         @functools.wraps(command)
         def sent(launch: Launch, lake: str, **values: Any) -> None:
             own = {name: values.pop(name) for name in inspect.signature(command).parameters if name != "lake"}
-            _send(launch, command.__name__, lake, command(lake=lake, **own), column=own.get("column"), **values)
+            told = {"column": own.get("column"), "without": own.get("without", ())}
+            _send(launch, command.__name__, lake, command(lake=lake, **own), **told, **values)
 
         option = click.option(
             "--drop-dead-letter/--keep-dead-letter",
@@ -128,6 +129,14 @@ _body_keys = click.option(
 )
 
 
+_without = click.option(
+    "--without",
+    type=click.Choice(["headers", "ordering_key"]),
+    multiple=True,
+    help="Leave out the native headers or ordering keys in journal/, for queues that have none.",
+)
+
+
 @click.command(
     epilog="\b\nExamples:\n  babelgate pipeline redrive --lake lake --dry-run"
     "\n  babelgate pipeline redrive dead.json --from dead-letters --lake lake --reset-attempts"
@@ -142,8 +151,11 @@ _body_keys = click.option(
     help="Where the messages are: a dataset of the lake, or files.",
 )
 @_body_keys
+@_without
 @_sends(drops_dead_letter=True)
-def redrive(lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | None) -> SendOrigin:
+def redrive(
+    lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | None, without: tuple[str, ...]
+) -> SendOrigin:
     """Send quarantined or dead-lettered messages to their queues again.
 
     They come from quarantined/ of the lake; with --from dead-letters from INPUTS, exports of dead letters as the API
@@ -153,18 +165,20 @@ def redrive(lake: str, inputs: tuple[str, ...], origin: str, body_keys: Path | N
     if origin == "dead-letters":
         return _files(_some(inputs, origin), "dead-letters", None)
     _no(inputs, origin)
-    return _journal(lake, True, body_keys) if origin == "journal" else _dataset(lake, origin)
+    return _journal(lake, True, body_keys, without) if origin == "journal" else _dataset(lake, origin)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline replay --lake lake --to-queue orders-replayed --dry-run")
 @_body_keys
+@_without
 @_sends(drops_dead_letter=False)
-def replay(lake: str, body_keys: Path | None) -> SendOrigin:
+def replay(lake: str, body_keys: Path | None, without: tuple[str, ...]) -> SendOrigin:
     """Send the messages of the lake's journal/ again, which must contain bodies.
 
-    Each message is sent once, as it was accepted, or else as it was first delivered.
+    Each message is sent once, as it was accepted, or else as it was first delivered, with its native headers and its
+    ordering key.
     """
-    return _journal(lake, False, body_keys)
+    return _journal(lake, False, body_keys, without)
 
 
 @click.command(
@@ -213,7 +227,7 @@ def _dataset(root: str, dataset: str) -> SendOrigin:
     )
 
 
-def _journal(root: str, dead: bool, body_keys: Path | None) -> SendOrigin:
+def _journal(root: str, dead: bool, body_keys: Path | None, without: tuple[str, ...]) -> SendOrigin:
     from babelgate.errors import ConfigError
     from babelgate.pipeline.send.sources import SendOrigin, from_journal, inputs_of_journal
     from babelgate.privacy.body_keys import read_body_keys
@@ -222,7 +236,7 @@ def _journal(root: str, dead: bool, body_keys: Path | None) -> SendOrigin:
         keys = read_body_keys(body_keys)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--body-keys") from None
-    return SendOrigin(lambda spark: from_journal(spark, root, dead, keys), inputs_of_journal)
+    return SendOrigin(lambda spark: from_journal(spark, root, dead, keys, without), inputs_of_journal)
 
 
 def _files(inputs: tuple[str, ...], form: str, column: str | None) -> SendOrigin:

@@ -28,9 +28,10 @@ class Erased(NamedTuple):
     source: str
 
 
+CARRIED = ("headers", "ordering_key", "headers_encrypted")
 ERASED: Mapping[str, Erased] = {
     # A digest would confirm a guess of the body, a detail may quote it, and pointers have its keys.
-    "journal": Erased("envelope", ("envelope", "envelope_encrypted", "meta", "extra"), "src_file"),
+    "journal": Erased("envelope", ("envelope", "envelope_encrypted", "meta", "extra", *CARRIED), "src_file"),
     "journal_corrupt": Erased("raw", ("raw", "raw_sha256", "detail"), "src_file"),
     "accepted": Erased("body", ("body", "body_sha256", "dropped"), "source_file"),
     "quarantined": Erased("body", ("body", "body_sha256", "detail", "reason_pointer", "violations"), "source_file"),

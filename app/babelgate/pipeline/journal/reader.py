@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 FEW_RECORDS = 200_000
 """Up to this number of records, Spark costs less with the settings of a short job."""
 _COMMITS = "_batches"
+_BODIES = ("envelope", "envelope_encrypted", "headers_encrypted")
 _WRITING = {
     # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
-    **{f"parquet.enable.dictionary#{column}": "false" for column in ("envelope", "envelope_encrypted")},
-    **{f"parquet.column.statistics.enabled#{column}": "false" for column in ("envelope", "envelope_encrypted")},
+    **{f"parquet.enable.dictionary#{column}": "false" for column in _BODIES},
+    **{f"parquet.column.statistics.enabled#{column}": "false" for column in (*_BODIES, "headers")},
     # A search for an id then reads only the filters of the files that lack it. Their size follows the number of ids,
     # from 2 KiB to 1 MiB: https://parquet.apache.org/docs/file-format/bloomfilter/
     "parquet.bloom.filter.adaptive.enabled": "true",

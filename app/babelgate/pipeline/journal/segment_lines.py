@@ -100,7 +100,7 @@ def _check(record: Record) -> None:
         raise ValueError("its seq is not positive")
     if not _FIRST_AT <= record.at <= _LAST_AT:
         raise ValueError("its at is in no year from 1 to 9999")
-    for coded in (record.envelope_base64, record.envelope_encrypted):
+    for coded in (record.envelope_base64, record.envelope_encrypted, record.headers_encrypted):
         if coded is not UNSET:
             b64decode(coded, validate=True)
 

@@ -30,6 +30,8 @@ else:
 
 _JOURNAL, _CORRUPT = arrow_schema(JOURNAL.columns), arrow_schema(JOURNAL_CORRUPT.columns)
 _MEMBERS = Record.__struct_fields__
+_OBJECTS = ("meta", "headers")
+_ENCRYPTED = ("envelope_encrypted", "headers_encrypted")
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 8 * 1024 * 1024
 _DAY_MS = 86_400_000
@@ -123,15 +125,16 @@ def _columns(records: Sequence[Record], path: str, batch: str, report: FileRepor
     count = len(records)
     members = dict(zip(_MEMBERS, zip(*(astuple(each)[: len(_MEMBERS)] for each in records), strict=True), strict=True))
     bodies = members.pop("envelope"), members.pop("envelope_base64")
-    members["meta"] = tuple(each if each is UNSET else encode(each).decode() for each in members["meta"])
+    for name in _OBJECTS:
+        members[name] = tuple(each if each is UNSET else encode(each).decode() for each in members[name])
     columns: dict[str, Any] = {name: _nullable(values) for name, values in members.items()}
     if any(isinstance(each, ExtendedRecord) for each in records):
         columns["extra"] = [each.extra if isinstance(each, ExtendedRecord) else None for each in records]
     if any(each.count(UNSET) < count for each in bodies):
         columns["envelope"] = [_body(*pair) for pair in zip(*bodies, strict=True)]
-    encrypted = columns["envelope_encrypted"]
-    if encrypted is not None:
-        columns["envelope_encrypted"] = [None if each is None else b64decode(each) for each in encrypted]
+    for name in _ENCRYPTED:
+        if (encrypted := columns[name]) is not None:
+            columns[name] = [None if each is None else b64decode(each) for each in encrypted]
     days = [at // _DAY_MS for at in members["at"]]
     for day, many in Counter(days).items():
         date = datetime.fromtimestamp(day * _DAY_MS // 1000, UTC).date().isoformat()

@@ -18,6 +18,9 @@ from babelgate.pipeline.metrics.stages import DATASETS, Parts
 from babelgate.pipeline.storage.duckdb_sql import literal, quoted
 from babelgate.pipeline.storage.schemas import JOURNAL
 
+_BODIES = ("envelope", "envelope_encrypted", "headers", "headers_encrypted")
+"""Columns of ``journal`` that may be large, and that no figure is made of."""
+
 
 class DuckDBMetricsWriter:
     """A :class:`~babelgate.pipeline.metrics.stages.StageWriter` by DuckDB. ``dates``: of the records that the run
@@ -43,7 +46,7 @@ class DuckDBMetricsWriter:
         # Read once, without the bodies.
         lake.table(
             "journal",
-            f"select * exclude (envelope, envelope_encrypted) from ({rows}) where list_contains({days}, date)",
+            f"select * exclude ({', '.join(_BODIES)}) from ({rows}) where list_contains({days}, date)",
         )
 
     def events(self, days: Collection[date]) -> None:

@@ -103,9 +103,12 @@ def key_after(key: str) -> str:
     return f"{key.rpartition(':')[0]}:{_digest(key)}"
 
 
-def entry(body: bytes, key: str) -> bytes:
-    """A line of an NDJSON batch. ``body``: from :func:`outgoing`."""
-    return b'{"envelope":%b,"idempotency_key":"%b"}' % (body, key.encode())
+def entry(body: bytes, key: str, headers: str | None = None, ordering_key: str | None = None) -> bytes:
+    """A line of an NDJSON batch. ``body``: from :func:`outgoing`; ``headers``: a JSON object on one line."""
+    more = b"" if headers is None else b',"headers":%b' % headers.encode()
+    if ordering_key is not None:
+        more += b',"ordering_key":%b' % quote(ordering_key).encode()
+    return b'{"envelope":%b,"idempotency_key":"%b"%b}' % (body, key.encode(), more)
 
 
 def _digest(*parts: str) -> str:

@@ -242,15 +242,20 @@ class SendRun:
 
     def _send(self, planned: DataFrame, tasks: int) -> Any:
         """Send ``planned`` in one Spark action. Returns the row of a refusal by the gateway, else None."""
+        from pyspark.sql import functions as f
+
         request = self._request
         rate = None if request.max_rate is None else request.max_rate / tasks
         job = SendTask(
             self._run, request.target, request.changes, self._ledger.target(self._run), rate, request.give_up_seconds
         )
-        parts = planned.repartition(tasks, "message_id", "target_queue").sortWithinPartitions(
-            "target_queue", "created_at", "message_id"
+        # One task sends the messages of an ordering key, in their order.
+        together = f.coalesce("ordering_key", "message_id"), "target_queue"
+        order = f.when(f.col("ordering_key").isNotNull(), f.col("place"))
+        parts = planned.repartition(tasks, *together).sortWithinPartitions(
+            "target_queue", order, "created_at", "message_id"
         )
-        chosen = parts.select("message_id", "target_queue", "was", "under", "body")
+        chosen = parts.select("message_id", "target_queue", "was", "under", "body", "headers", "ordering_key")
         with progress(self._spark, request.job):
             counted = chosen.mapInArrow(partial(send, sending=job), ddl(COUNTS)).collect()
         return next((row for row in counted if row["status"] == STOPPED), None)

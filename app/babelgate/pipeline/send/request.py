@@ -14,7 +14,8 @@ from babelgate.pipeline.send.gateway import Target
 
 
 class SendRequest(NamedTuple):
-    """The options of a command that sends. ``max_rate``: messages/s of all tasks together, None: no bound."""
+    """The options of a command that sends. ``max_rate``: messages/s of all tasks together, None: no bound.
+    ``without``: which of the columns ``headers`` and ``ordering_key`` are not sent."""
 
     job: str
     target: Target
@@ -29,10 +30,14 @@ class SendRequest(NamedTuple):
     run_id: str | None = None
     give_up_seconds: float = 90.0
     dry_run: bool = False
+    without: tuple[str, ...] = ()
 
     def identifying_options(self) -> dict[str, Any]:
         """The options that decide which messages are sent, and where; they are part of the run id."""
-        more = {} if self.column is None else {"column": self.column}
+        # Only where they are given: a run that an older version has begun goes on.
+        more: dict[str, Any] = {} if self.column is None else {"column": self.column}
+        if self.without:
+            more["without"] = sorted(self.without)
         return {
             "url": self.target.url.rstrip("/"),
             "select": self.select,

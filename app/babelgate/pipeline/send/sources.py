@@ -31,7 +31,9 @@ _IN_FILES = "source_file", "source_at"
 _IN_JOURNAL = "at", "node", "epoch", "seq"
 ENCRYPTED = "encrypted_body"
 """Why a row is ``unread`` whose body cannot be decrypted."""
-_BODIES = "body", "envelope_encrypted"
+_BODIES = "body", "envelope_encrypted", "headers", "ordering_key", "headers_encrypted"
+"""Columns that come from one row of a message."""
+_CARRIED = "headers", "ordering_key"
 _UNREAD = "unreadable_file", "truncated_file"
 
 
@@ -133,12 +135,15 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -
     }
     rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in replaced.items()})
     places = [Path(url).absolute().as_uri() if "://" not in url else url.rstrip("/") for url in urls]
-    return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
+    return Source(_all_read(rows).withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
 
 
-def from_journal(spark: SparkSession, root: str, dead: bool, keys: Sequence[BodyKey] = ()) -> Source:
+def from_journal(
+    spark: SparkSession, root: str, dead: bool, keys: Sequence[BodyKey] = (), without: Sequence[str] = ()
+) -> Source:
     """The messages of the journal below ``root``, one row each: the row of its acceptance, else of its first delivery.
-    Encrypted bodies are decrypted with ``keys``.
+    Encrypted bodies are decrypted with ``keys``. ``without``: the columns of ``headers`` and ``ordering_key`` that are
+    null.
 
     With ``dead``: only messages that are in a dead-letter queue according to the journal, with the row of their last
     dead-lettering. ``body`` is null if the journal has none. Raises JobFailed if nothing was ingested.
@@ -157,7 +162,7 @@ def from_journal(spark: SparkSession, root: str, dead: bool, keys: Sequence[Body
     if dead:
         is_end = f.col("event").isin("dead_lettered", "poison", "redriven")
         # max_by ignores rows with a null order.
-        body = f.max_by(f.struct("body", "envelope_encrypted"), f.when(has_body, f.struct(is_end, at)))
+        body = f.max_by(f.struct(*_BODIES), f.when(has_body, f.struct(is_end, at)))
         last = f.max_by(whole, f.when(is_end, at))
         found = (
             records.where(f.col("event") != "gap")
@@ -172,35 +177,43 @@ def from_journal(spark: SparkSession, root: str, dead: bool, keys: Sequence[Body
         begun = records.where(f.col("event").isin("accepted", "delivered"))
         rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
     places = [DatasetStore(spark, root).folder("journal")]
-    return Source(decrypted(rows, keys), _IN_JOURNAL, [snapshot.known().content().processes], places)
+    rows = decrypted(rows, keys).withColumns({name: f.lit(None).cast("string") for name in without})
+    return Source(rows, _IN_JOURNAL, [snapshot.known().content().processes], places)
 
 
 def decrypted(rows: DataFrame, keys: Sequence[BodyKey]) -> DataFrame:
-    """``rows`` with ``unread``, and with the body of each row that has only an encrypted one."""
+    """``rows`` with ``unread``, and with body, headers and ordering key of each row that has only encrypted ones."""
     from pyspark.sql import functions as f
 
     known = tuple((key.id, key.secret) for key in keys)
     # PySpark reads the annotations of what it is given, and does not know these.
-    opening = f.udf(lambda stored, queue: _opened(stored, queue, known), "struct<body:binary,why:string>")
+    kind = "struct<body:binary,headers:string,ordering_key:string,why:string>"
+    opening = f.udf(lambda stored, headers, queue: _opened(stored, headers, queue, known), kind)
     is_encrypted = f.col("body").isNull() & f.col("envelope_encrypted").isNotNull()
     stored = f.when(is_encrypted, f.col("envelope_encrypted"))
-    found = rows.withColumn("opened", opening(stored, "queue"))
+    found = rows.withColumn("opened", opening(stored, "headers_encrypted", "queue"))
     body = f.coalesce(f.col("body"), f.col("opened.body"), f.col("opened.why").cast("binary"))
     unread = f.when(f.col("opened.why").isNotNull(), f.lit(ENCRYPTED))
-    return found.withColumns({"body": body, "unread": unread}).drop("opened")
+    carried = {name: f.coalesce(f.col(name), f.col(f"opened.{name}")) for name in _CARRIED}
+    return found.withColumns({"body": body, "unread": unread, **carried}).drop("opened")
 
 
-def _opened(stored: Any, queue: str | None, keys: tuple[tuple[str, bytes], ...]) -> tuple[bytes | None, str | None]:
-    """In a worker of Spark: the body that was encrypted, or why it cannot be read; neither where there is none."""
-    from babelgate.privacy.body_keys import opened, why
+def _opened(
+    stored: Any, headers: Any, queue: str | None, keys: tuple[tuple[str, bytes], ...]
+) -> tuple[bytes | None, str | None, str | None, str | None]:
+    """In a worker of Spark: the body that was encrypted, its headers and ordering key, or why it cannot be read;
+    nothing where there is none."""
+    from babelgate.privacy.body_keys import opened, opened_headers, why
     from babelgate.privacy.ciphers import BodyUnreadable
 
     if stored is None:
-        return None, None
+        return None, None, None, None
     try:
-        return opened(bytes(stored), queue or "", _cipher(keys)), None
+        cipher = _cipher(keys)
+        carried = (None, None) if headers is None else opened_headers(bytes(headers), queue or "", cipher)
+        return opened(bytes(stored), queue or "", cipher), *carried, None
     except BodyUnreadable as error:
-        return None, why(error)
+        return None, None, None, why(error)
 
 
 @cache
@@ -213,7 +226,7 @@ def _cipher(keys: tuple[tuple[str, bytes], ...]) -> BodyCipher:
 def _all_read(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return rows.withColumn("unread", f.lit(None).cast("string"))
+    return rows.withColumns({name: f.lit(None).cast("string") for name in ("unread", *_CARRIED)})
 
 
 def select_rows(source: Source, select: str | None) -> DataFrame:
@@ -234,10 +247,11 @@ def select_rows(source: Source, select: str | None) -> DataFrame:
 
 
 def distinct_messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
-    """Every message once, as (message_id, target_queue, created_at, copies, body, unread).
+    """Every message once: message_id, target_queue, created_at, place, copies, body, headers, ordering_key, unread.
 
-    A message is identified by its id and queue; without an id, by its bytes. ``copies``: its number of rows. With
-    ``limit``, only the oldest by ``created_at``; ``unread`` rows come first.
+    A message is identified by its id and queue; without an id, by its bytes. ``copies``: its number of rows.
+    ``place``: that of its record in the journal, which orders messages; null elsewhere. With ``limit``, only the oldest
+    by ``created_at``; ``unread`` rows come first.
     """
     from pyspark.sql import functions as f
 
@@ -245,16 +259,18 @@ def distinct_messages(rows: DataFrame, order: Sequence[str], to_queue: str | Non
     digest: Column = f.concat(f.lit("sha256:"), f.sha2(f.coalesce("body", f.lit(b"")), 256))
     named = f.coalesce(f.lit(to_queue).cast("string"), f.col("queue"), f.lit(""))
     target = f.when(f.col("unread").isNull(), named).otherwise("")
+    kept = *(f"kept.{name}" for name in _CARRIED), "kept.unread"
+    place = f.struct(*order) if order == _IN_JOURNAL else f.lit(None).cast("string")
     once = (
         rows.select(
             f.when(has_id, f.col("message_id")).otherwise(digest).alias("message_id"),
             target.alias("target_queue"),
-            f.struct("created_at", "body", "unread").alias("kept"),
+            f.struct("created_at", place.alias("place"), "body", *_CARRIED, "unread").alias("kept"),
             f.struct(*order, f.sha2(f.coalesce("body", f.lit(b"")), 256)).alias("order"),
         )
         .groupBy("message_id", "target_queue")
         .agg(f.max_by("kept", "order").alias("kept"), f.count("*").alias("copies"))
-        .select("message_id", "target_queue", "kept.created_at", "copies", "kept.body", "kept.unread")
+        .select("message_id", "target_queue", "kept.created_at", "kept.place", "copies", "kept.body", *kept)
     )
     if limit is None:
         return once

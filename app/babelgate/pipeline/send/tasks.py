@@ -38,7 +38,8 @@ class SendTask(NamedTuple):
 
 
 def send(batches: Iterable[Any], sending: SendTask) -> Iterator[Any]:
-    """For ``mapInArrow``: sends rows (identity, target_queue, was, under, body) and yields rows of COUNTS.
+    """For ``mapInArrow``: sends rows (identity, target_queue, was, under, body, headers, ordering_key), and
+    yields rows of COUNTS.
 
     ``was`` and ``under``: status and key of the message in the ledger; null if it is not there.
     """
@@ -63,7 +64,8 @@ def send(batches: Iterable[Any], sending: SendTask) -> Iterator[Any]:
     )
     try:
         for batch in batches:
-            for identity, queue, was, under, body in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+            rows_of = (each.to_pylist() for each in batch.columns)
+            for identity, queue, was, under, body, *carried in zip(*rows_of, strict=True):
                 key = under or key_of(sending.run, queue, identity)
                 message = StoredMessage(identity, queue, key_after(key) if was == "unknown" else key, b"")
                 try:
@@ -71,7 +73,7 @@ def send(batches: Iterable[Any], sending: SendTask) -> Iterator[Any]:
                 except Unsendable as error:
                     settled(message, Outcome("rejected", None, error.code))
                 else:
-                    sender.add(message._replace(entry=entry(text, message.key)))
+                    sender.add(message._replace(entry=entry(text, message.key, *carried)))
         sender.finish()
     finally:
         pieces.flush()

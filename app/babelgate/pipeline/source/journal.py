@@ -20,13 +20,14 @@ from babelgate.pipeline.journal.segment_lines import CorruptLine, parse_segment_
 from babelgate.pipeline.journal.tasks import FileReport, journal_rows
 from babelgate.pipeline.storage.input_files import InputFile, find, locate
 from babelgate.pipeline.storage.schemas import JOURNAL, ddl
-from babelgate.privacy.body_keys import opened, why
+from babelgate.privacy.body_keys import opened, opened_headers, why
 from babelgate.privacy.ciphers import BodyCipher, BodyKey, BodyUnreadable
 
 RECORDS = {name: kind for name, kind in JOURNAL.columns.items() if name != "ingest_batch"}
 """The columns of ``journal`` except ``ingest_batch``, which only the job ``ingest`` sets."""
 SCHEMA = ddl(RECORDS)
 
+_IN_CLEAR = ("envelope", "envelope_encrypted", "headers", "ordering_key", "headers_encrypted")
 _SHARE_BYTES = 16 * 1024 * 1024
 Offset = dict[str, str]
 
@@ -153,22 +154,26 @@ def _records(urls: Sequence[str], reading: RecordReading) -> Iterator[Any]:
 
 
 def _in_clear(rows: Any, url: str, reading: RecordReading) -> Any:
-    """``rows`` with the bodies decrypted into ``envelope``. Raises ValueError for one that no key opens."""
+    """``rows`` with the bodies, headers and ordering keys decrypted. Raises ValueError for one that no key opens."""
     encrypted = rows.column("envelope_encrypted")
     if encrypted.null_count == len(encrypted):
         return rows
     cipher = BodyCipher([BodyKey(key, secret) for key, secret in reading.body_keys])
-    stored, bodies = encrypted.to_pylist(), rows.column("envelope").to_pylist()
+    columns = {name: rows.column(name).to_pylist() for name in _IN_CLEAR}
+    bodies, stored, headers, keys, carried = columns.values()
     for at, (each, queue) in enumerate(zip(stored, rows.column("queue").to_pylist(), strict=True)):
         if each is None:
             continue
         try:
             bodies[at], stored[at] = opened(each, queue or "", cipher), None
+            if carried[at] is not None:
+                headers[at], keys[at] = opened_headers(carried[at], queue or "", cipher)
+                carried[at] = None
         except BodyUnreadable as error:
             if not reading.skip_corrupt:
                 place = f"{url}: a body of {queue}: {why(error)}"
                 raise ValueError(f"{place} (the option corrupt=skip leaves such bodies encrypted)") from None
-    for name, values in (("envelope", bodies), ("envelope_encrypted", stored)):
+    for name, values in columns.items():
         column = rows.schema.get_field_index(name)
         rows = rows.set_column(column, rows.schema.field(column), pa.array(values, rows.schema.field(column).type))
     return rows

@@ -87,7 +87,8 @@ QUARANTINED = Dataset(
 )
 
 # The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded
-# it; ``envelope_encrypted``: the body of an encrypted route, as its gateway has encrypted it; ``meta``: a JSON object;
+# it; ``envelope_encrypted``: the body of an encrypted route, as its gateway has encrypted it; ``meta``, ``headers``: a
+# JSON object; ``headers_encrypted``: an encrypted JSON object of ``headers`` and ``ordering_key``;
 # ``date``: the UTC date of ``at``; ``src_file``: its segment; ``extra``: a JSON object of the members that this version
 # does not know, as they were written.
 JOURNAL = Dataset(
@@ -121,6 +122,9 @@ JOURNAL = Dataset(
         "meta": "string",
         "envelope_encrypted": "binary",
         "extra": "string",
+        "headers": "string",
+        "ordering_key": "string",
+        "headers_encrypted": "binary",
     },
 )
 # ``src_at``: offset in the unpacked file, in bytes; ``raw``: the content, or its beginning if it is large.
