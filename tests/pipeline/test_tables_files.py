@@ -18,6 +18,7 @@ from deltalake.transaction import create_table_with_add_actions
 from pyarrow import fs, parquet
 
 from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.cli.tables import TablesFollow
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.reader import now_ms
 from babelgate.pipeline.metrics.stages import DATASETS as MEASURED
@@ -179,6 +180,30 @@ def test_an_error_is_one_line_without_colours(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(JobFailed) as failed:
         publish_tables(str(tmp_path))
     assert failed.value.message == f"The tables of {tmp_path} could not be written: Kernel error: no file"
+
+
+def test_an_outage_is_told_once_and_so_is_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An endless run tries after each round."""
+    write(str(tmp_path), "one", 2)
+    follow = TablesFollow(str(tmp_path), *MEASURED)
+
+    def fails(table: Any) -> None:
+        raise OSError("disk full")
+
+    for _ in range(2):
+        with monkeypatch.context() as broken:
+            broken.setattr(publish._Table, "open", fails)
+            assert [follow() for _ in range(3)] == [False] * 3
+        assert [follow() for _ in range(3)] == [True] * 3
+    told = [line.rpartition("babelgate pipeline: ")[2] for line in capsys.readouterr().err.splitlines()]
+    wrong = f"warning: the tables in {tmp_path} are not current: "
+    outage = [
+        f"{wrong}The tables of {tmp_path} could not be written: disk full",
+        f"the tables in {tmp_path} are current again",
+    ]
+    assert told == outage * 2
 
 
 def test_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 import click
 
 from babelgate.pipeline.cli.options import DATE, chooses_engine, in_lake, retains, runs_continuously, starts_spark
-from babelgate.pipeline.cli.tables import follow, tables_follow
+from babelgate.pipeline.cli.tables import TablesFollow, tables_follow
 from babelgate.pipeline.continuous import Continuous
 from babelgate.pipeline.spark.launch import Launch
 
@@ -103,8 +102,10 @@ def ingest(
 
     tables = "journal", "journal_gaps"
 
+    tables_committed = TablesFollow(lake, *tables)
+
     def committed() -> None:
-        follow(lake, *tables)
+        tables_committed()
         launch.note({})
 
     with tables_follow(lake, *tables):
@@ -184,7 +185,7 @@ def metrics(
         else:
             # A run a minute would fill the disk in a day.
             retained = 1.0 if retain_hours is None else retain_hours
-            metrics_continuously(launch, lake, within, every, retained, partial(follow, lake, *DATASETS))
+            metrics_continuously(launch, lake, within, every, retained, TablesFollow(lake, *DATASETS))
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")

@@ -62,21 +62,36 @@ def tables_follow(lake: str, *datasets: str) -> Iterator[None]:
     try:
         yield
     except QualityBroken:
-        follow(lake, *datasets)
+        TablesFollow(lake, *datasets)()
         raise
-    follow(lake, *datasets)
+    TablesFollow(lake, *datasets)()
 
 
-def follow(lake: str, *datasets: str) -> bool:
-    """The same, after the job. Returns whether the tables are current."""
-    from babelgate.pipeline.spark.console import say
+class TablesFollow:
+    """The same for the rounds of an endless run: called after each, it returns whether the tables are current.
 
-    try:
-        require_spark("deltalake", "pyarrow")
-        from babelgate.pipeline.tables.publish import publish_tables
+    It warns once when they cannot be written, and says once that they are current again.
+    """
 
-        publish_tables(lake, datasets)
-    except click.ClickException as error:
-        say(f"warning: the tables in {lake} are not current: {error.message}")
-        return False
-    return True
+    def __init__(self, lake: str, *datasets: str) -> None:
+        self._lake = lake
+        self._datasets = datasets
+        self._has_warned = False
+
+    def __call__(self) -> bool:
+        from babelgate.pipeline.spark.console import say
+
+        try:
+            require_spark("deltalake", "pyarrow")
+            from babelgate.pipeline.tables.publish import publish_tables
+
+            publish_tables(self._lake, self._datasets)
+        except click.ClickException as error:
+            if not self._has_warned:
+                say(f"warning: the tables in {self._lake} are not current: {error.message}")
+            self._has_warned = True
+            return False
+        if self._has_warned:
+            say(f"the tables in {self._lake} are current again")
+        self._has_warned = False
+        return True
