@@ -25,9 +25,7 @@ def check(router: Router) -> list[tuple[str, Route]]:
         keyed.append(("default", router.default))
     routes = [(key, _route(key, rule)) for key, rule in keyed]
     taken: dict[tuple[str, str], str] = {}
-    for (key, route), (_, rule) in zip(routes, keyed, strict=True):
-        if rule not in exact:
-            continue
+    for key, route in routes[: len(exact)]:
         native = (route.broker, route.native.name)
         if native in taken:
             reason = f"{taken[native]} already uses the native queue {route.native.name!r} of {route.broker!r}"

@@ -91,6 +91,23 @@ def test_routes_come_in_the_order_of_lookup():
     ]
 
 
+def test_many_routes_are_checked_one_by_one():
+    """A start with ten thousand took half a minute of CPU time when each was compared with all others."""
+
+    class Name(str):
+        compared = 0
+
+        def __eq__(self, other):
+            Name.compared += 1
+            return super().__eq__(other)
+
+        __hash__ = str.__hash__
+
+    count = 1_000
+    assert len(check(Router([Rule(Name(f"queue-{number}"), ABLE) for number in range(count)]))) == count
+    assert Name.compared < 10 * count
+
+
 @pytest.mark.parametrize(
     ("binding", "policy", "key", "limit"),
     [
