@@ -94,6 +94,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "app/babelgate/gateway/former_queues.py": ("http", "processes"),
     "app/babelgate/gateway/loaded.py": ("http", "processes"),
     "app/babelgate/gateway/parking.py": ("kafka", "sqs", "http", "processes"),
+    "app/babelgate/gateway/superseded.py": ("http", "processes"),
     "app/babelgate/gateway/switching.py": ("http", "processes"),
     "app/babelgate/http/docs.py": ("http", "image", "processes"),
     "app/babelgate/http/site.py": ("http", "site"),

@@ -103,6 +103,11 @@ class SettlementRetries:
         if self._pending and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._retry())
 
+    @property
+    def busy(self) -> bool:
+        """Whether a settlement is owed."""
+        return self._task is not None or bool(self._pending)
+
     async def close(self) -> None:
         """Make one last attempt of at most two seconds; idempotent."""
         task, self._task = self._task, None
@@ -154,6 +159,16 @@ class KeyStores:
         self._stores[name] = store
         returned = self._replaced.pop(id(store)) if id(store) in self._replaced else None
         self._retries[name] = returned or SettlementRetries(name, store, self.policy.terms)
+
+    def owes(self, binding: Binding) -> bool:
+        """Whether keys have to be settled over a connection that was replaced."""
+        retries = self._replaced.get(id(binding.keys)) if isinstance(binding, KeepsKeys) else None
+        return retries is not None and retries.busy
+
+    def forget(self, binding: Binding) -> None:
+        """A connection that was replaced is closed."""
+        if isinstance(binding, KeepsKeys):
+            self._replaced.pop(id(binding.keys), None)
 
     def store(self, route: Route) -> tuple[KeyStore, SettlementRetries]:
         """The store of the keys of a queue, and its retries. Raises IdempotencyUnsupported."""

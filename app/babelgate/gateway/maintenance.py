@@ -58,6 +58,8 @@ class Maintenance:
         """The ids of bindings that are not in use any more: nobody is warned of them."""
         self._watching: dict[int, asyncio.Task[None]] = {}
         """By the ids of the bindings that are asked for warnings."""
+        self._opening: dict[int, asyncio.Task[None]] = {}
+        """What tries to open a binding, by its id."""
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
@@ -66,13 +68,19 @@ class Maintenance:
 
     def reopen(self, binding: Binding) -> None:
         """Keep trying to open a broker that was down at the start."""
-        self._tasks.start(self._reopen(binding))
+        self._opening[id(binding)] = self._tasks.start(self._reopen(binding))
 
     def leave(self, binding: Binding) -> None:
         """Warn of ``binding`` no more: its broker is removed, or has another connection now."""
         self._left.add(id(binding))
         self._end_watch(binding)
         self.warnings.pop(binding.name, None)
+
+    def forget(self, binding: Binding) -> None:
+        """Do nothing more with a ``binding`` that was left: it is closed."""
+        self._left.discard(id(binding))
+        if (opening := self._opening.pop(id(binding), None)) is not None:
+            opening.cancel()
 
     def warn(self, binding: Binding) -> None:
         """Ask a broker that was just opened for its warnings, now and every ``warn_seconds``, and log each new one."""

@@ -111,6 +111,13 @@ class Outages:
         else:
             self._take(binding, own.circuits[name], own._lost.pop(name, None))
 
+    def forget(self, binding: Binding) -> None:
+        """Watch a connection no more that was replaced: it is closed."""
+        if (left := self._left.pop(id(binding), None)) is not None:
+            left._closed = True
+            for task in left._watching:
+                task.cancel()
+
     def of(self, binding: Binding) -> Outages:
         """Those that watch ``binding``."""
         main = self._main or self

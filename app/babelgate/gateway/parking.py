@@ -116,10 +116,15 @@ class Mover:
         by the broker's name; a former connection by a key that stays. What is parked for a broker that was removed, or
         on one, goes where its queue is routed now."""
         self._bindings = bindings
+        self._listed = {name: keys for name, keys in self._listed.items() if name in bindings}
         self._read_routes()
         if self._task is None or self._task.done():
             self._task = None
             self.start()
+
+    def uses(self, binding: Binding) -> bool:
+        """Whether messages are moved or listed over ``binding`` now."""
+        return any(self._bindings.get(key if isinstance(key, str) else key[0]) is binding for key in self._work)
 
     def start(self) -> None:
         """Start to move; needs a running event loop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 
+from babelgate.brokers.binding import Binding
 from babelgate.gateway.queue_runtime import QueueRuntime
 from babelgate.gateway.routing import Route
 from babelgate.runtime.cache import Cache, Recent
@@ -88,6 +89,20 @@ class QueueRuntimes:
         if former.location not in made:
             made[former.location] = self._make(former)
         return made[former.location]
+
+    def leave(self, binding: Binding) -> bool:
+        """Forget the former runtimes of the routes over ``binding``; False: one is busy, and none is forgotten."""
+        left = [each for found in self._former.values() for each in found.values() if each.route.binding is binding]
+        if any(each.busy for each in left):
+            return False
+        for each in left:
+            each.stop_timers()
+            del self._former[each.route.queue][each.route.location]
+        return True
+
+    def forget(self, binding: Binding) -> None:
+        """Nothing refers to ``binding`` any more: another one may have its id."""
+        self._left = {location for location in self._left if location[1] != id(binding)}
 
     def formers(self, queue: str) -> Collection[QueueRuntime]:
         """The runtimes of the routes that ``queue`` had before, as far as they were used."""

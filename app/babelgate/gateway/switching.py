@@ -20,6 +20,7 @@ from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.overview import known_queues
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Route, Router, Rule
+from babelgate.gateway.superseded import supersede
 from babelgate.leases.factory import adopt_attempts
 from babelgate.leases.table import BrokerUsage
 from babelgate.observe.logs import get_logger
@@ -157,12 +158,13 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
             gateway.bindings[binding.name] = binding
             gateway.maintenance.warn(binding)
         else:
-            replaced.append(was)
+            replaced.append((was, binding))
             _replace(gateway, was, binding, down.get(binding.name))
     for binding in removed:
         open_still[binding.name] = gateway.bindings.pop(binding.name)
         gateway.maintenance.leave(binding)
     former = _adopt(gateway, parts.router)
+    supersede(gateway, replaced, old, former)
     moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
     moving = {each.location: each for each in (*former, *moved)}
     # Another worker or replica may have handed out leases of queues that this process has not used.
@@ -176,17 +178,21 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     gateway.admission.share_among(len(gateway.bindings))
     gateway.overview.configure(parts.required, parts.urls)
     gateway.queue_list.configure()
-    left = {f"{each.name} #{id(each)}": each for each in gateway.former.replaced}
-    gateway.mover.configure({**left, **open_still, **gateway.bindings})
+    gateway.mover.configure({**gateway.former.connections, **gateway.bindings})
     gateway.schema_checks.schemas = parts.schemas
     _limit(gateway, parts.rate_limits)
     gateway.accesses.clear()
-    return Switched(added, removed, replaced, [each for each in moved if _is_elsewhere(each, gateway.router)])
+    return Switched(
+        added, removed, [was for was, _ in replaced], [each for each in moved if _is_elsewhere(each, gateway.router)]
+    )
 
 
 def log_left(gateway: Gateway, switched: Switched) -> None:
     """Log the connections that a switch has left, which stay open, and warn where many have become so."""
     for each in (*switched.removed, *switched.replaced):
+        if any(each is other.was for other in gateway.former.superseded):
+            log.info("replaced connection stays open until nothing rests on it", broker=each.name)
+            continue
         is_replaced = each in switched.replaced
         log.info("removed broker stays open until a restart", broker=each.name, is_replaced=is_replaced)
     count = len(gateway.former.open_bindings)

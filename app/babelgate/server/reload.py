@@ -37,6 +37,7 @@ from babelgate.gateway.loaded import (
 from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.route_checks import check, check_moves
 from babelgate.gateway.routing import Router
+from babelgate.gateway.superseded import let_go
 from babelgate.gateway.switching import (
     GatewayParts,
     Switched,
@@ -352,7 +353,7 @@ class Reload:
             self._live.tokens.reserve_names(new.settings.caller_names)
 
     async def _serve_by(self, new: Prepared, cause: str, candidate: Proposal | None) -> list[str]:
-        """Switch; the keys that have changed."""
+        """Switch; the keys that have changed. Closes the connections that are not needed any more, within 5 s."""
         loaded, live = self.loaded, self._live
         # Some were used first while this was prepared.
         queues = list(dict.fromkeys((*new.queues, *live.gateway.queue_runtimes.queues())))
@@ -372,7 +373,10 @@ class Reload:
             except StateUnavailable as error:
                 log.warning("former routes not kept: they are forgotten by a restart", error=error)
         await live.pushes.configure(new.targets, new.guard)
+        gone = let_go(live.gateway)
+        self._opened = [each for each in self._opened if each[1] not in gone]
         log_left(live.gateway, switched)
+        await closed(gone)
         return changed
 
     async def _refused(self, error: BabelgateError, cause: str, caller: str | None) -> None:

@@ -1,0 +1,165 @@
+"""A connection that another one to the same server has replaced is closed by a later load, once nothing rests on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from babelgate.brokers.binding import Binding
+from babelgate.errors import BrokerUnavailable
+from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.open_streams import StreamOptions
+from babelgate.gateway.routing import Rule
+from babelgate.gateway.streaming import Stream
+from babelgate.gateway.superseded import REST_SECONDS, let_go
+from tests.harness.local import eventually
+from tests.harness.world import draft
+from tests.unit.gateway.test_idempotency import settlings
+from tests.unit.gateway.test_replaced_brokers import HERE, SOON, THERE, Keeping, Site, again, connected, keeping
+
+
+class Rotating(Site):
+    """A site whose broker gets other credentials, and where time passes."""
+
+    passed = 0.0
+
+    async def rotate(self, **rule: Any) -> Any:
+        """Another connection."""
+        new = again(self.one)
+        await self.load(Rule("q", new, **{"address": HERE, **rule}))
+        return new
+
+    async def later(self) -> list[Binding]:
+        """What the next load lets go. Tasks that were cancelled have ended before it."""
+        self.passed += REST_SECONDS
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return let_go(self.gateway)
+
+    def watch(self) -> None:
+        self.gateway.former.clock = lambda: self.passed
+
+
+@pytest.fixture(params=[connected, keeping], ids=["bound to a connection", "kept by the broker"])
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Rotating]:
+    site = Rotating(request.param)
+    site.watch()
+    await site.gateway.start()
+    yield site
+    await site.gateway.close()
+
+
+async def test_one_that_was_used_is_let_go_a_minute_later(site: Rotating) -> None:
+    await site.publish(2)
+    (first,) = await site.receive()
+    assert await site.settle(acks=[first.ack_token]) == [""]
+    second = await site.rotate()
+    assert let_go(site.gateway) == [], "requests that have begun before may still use it"
+    assert await site.later() == [site.one]
+    assert await site.later() == [] and not site.gateway.former.open_bindings
+    (left,) = await site.receive()
+    assert await site.settle(acks=[left.ack_token]) == [""]
+    third = await site.rotate()
+    fourth = await site.rotate()
+    assert await site.later() == [second, third]
+    assert site.gateway.bindings == {"one": fourth}
+
+
+async def test_one_with_leases_is_not_let_go_before_they_are_settled(site: Rotating) -> None:
+    await site.publish(2)
+    first, second = await site.receive(max_messages=2)
+    new = await site.rotate()
+    is_kept_here = site.gateway.queue_runtimes.of(site.gateway.router.route("q")).held is not None
+    assert await site.later() == ([] if is_kept_here else [site.one])
+    assert await site.settle(acks=[first.ack_token]) == [""]
+    assert await site.later() == []
+    assert await site.settle(acks=[second.ack_token]) == [""]
+    assert await site.later() == ([site.one] if is_kept_here else [])
+    assert not new.calls["close"]
+
+
+async def test_one_that_a_drain_uses_stays(site: Rotating) -> None:
+    await site.publish()
+    new = await site.rotate(native_name="other")
+    await eventually(lambda: len(new.ready("other")) == 1)
+    assert await site.later() == []
+    await site.rotate(native_name="other")
+    assert await site.later() == [new]
+    assert site.gateway.former.replaced == [site.one]
+
+
+async def test_one_to_another_server_stays(site: Rotating) -> None:
+    await site.rotate(address=THERE)
+    assert await site.later() == []
+
+
+async def test_one_that_is_used_again_stays(site: Rotating) -> None:
+    second = await site.rotate()
+    await site.load(Rule("q", site.one, address=HERE))
+    assert await site.later() == [second]
+    assert site.gateway.bindings == {"one": site.one}
+
+
+async def test_one_that_a_redrive_or_a_stream_uses_is_not_let_go(site: Rotating) -> None:
+    await site.publish()
+    with Stream(site.gateway, ANYONE, "q", StreamOptions()) as stream:
+        (message,) = await stream.take(SOON)
+        route = site.gateway.router.route("q")
+        await site.rotate()
+        assert await site.later() == []
+        del route
+        assert await site.settle(acks=[message.ack_token]) == [""]
+        assert await site.later() == [site.one]
+        await site.publish()
+        (message,) = await stream.take(SOON)
+        assert await site.settle(acks=[message.ack_token]) == [""]
+
+
+async def test_a_lease_of_a_route_before_is_settled_over_the_successor() -> None:
+    """Another replica has handed it out, by the first configuration."""
+    site = Rotating(keeping)
+    site.watch()
+    await site.gateway.start()
+    try:
+        await site.publish()
+        (lease,) = await site.receive()
+        second = await site.rotate()
+        third = await site.rotate()
+        assert await site.later() == [site.one, second]
+        await site.load(Rule("q", keeping("two"), address=THERE))
+        # What this process knows of the queue's runtimes, another one would not.
+        site.gateway.queue_runtimes._former.clear()
+        assert await site.settle(acks=[lease.ack_token]) == [""]
+        assert third.calls["ack"] and not site.one.calls["ack"] and not second.calls["ack"]
+    finally:
+        await site.gateway.close()
+
+
+async def test_one_that_is_lost_is_asked_no_more(site: Rotating) -> None:
+    site.one.fail_after("ping", 0, BrokerUnavailable("one", "the password is another one"))
+    site.gateway.outages.lost("one", BrokerUnavailable("one", "the password is another one"))
+    site.gateway.maintenance.reopen(site.one)
+    await site.rotate()
+    watching = [*site.gateway.outages.of(site.one)._watching, *site.gateway.maintenance._opening.values()]
+    assert len(watching) == 2
+    assert await site.later() == [site.one]
+    await eventually(lambda: all(task.cancelled() for task in watching))
+    assert site.gateway.outages.of(site.one) is site.gateway.outages
+
+
+async def test_one_whose_keys_are_owed_a_settlement_is_not_let_go() -> None:
+    site = Rotating(Keeping)
+    site.watch()
+    old = site.one
+    assert isinstance(old, Keeping)
+    await site.gateway.keys.store(site.gateway.router.route("q"))[1].settle(settlings(1))
+    await site.rotate()
+    assert await site.later() == []
+    old.keys.down = False
+    await eventually(lambda: not site.gateway.keys.owes(old))
+    assert await site.later() == [old]
+    await site.gateway.publish(ANYONE, "q", draft({}))
+    await site.gateway.close()
