@@ -9,13 +9,14 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyarrow import parquet
+from pyarrow import fs, parquet
 
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.duckdb_engine.lake import opened, parquet_files
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader
+from tests.harness.s3 import s3_server
 from tests.pipeline.histories import DAY, START, Days, land, row
 from tests.pipeline.ingested import Run
 
@@ -105,6 +106,26 @@ def test_a_report_of_duckdb_is_that_of_spark(run, tmp_path, form, days):
         assert any(len(each["examples"]) == 3 for each in figures["errors"])
 
 
+def test_duckdb_reads_copies_of_an_object_store(run, without_spark, monkeypatch, tmp_path):
+    with s3_server() as found_by:
+        for name, value in {**found_by, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}.items():
+            monkeypatch.setenv(name, value)
+        store, _ = fs.FileSystem.from_uri("s3://lakes/prod?allow_bucket_creation=true")
+        store.create_dir("lakes")
+        fs.copy_files(run.root, "lakes/prod", destination_filesystem=store)
+        made = []
+        for lake in (run.root, "s3a://lakes/prod"):
+            given = "--lake", lake, "--engine", "duckdb", "--format", "json"
+            searched = [invoke(*what, *given).stdout for what in (("message", "it's"), ("trace", "trace-11"))]
+            invoke("report", *given, "--from", "2026-01-02", "--output", tmp_path / "report.json")
+            made.append([*searched, (tmp_path / "report.json").read_bytes()])
+        assert made[0] == made[1]
+        told = invoke("metrics", "--lake", "s3a://lakes/prod", "--engine", "duckdb", "--force", code=2)
+        assert "with DuckDB this command works in local folders only" in told.output
+        told = invoke("message", "it's", "--lake", "s3a://lakes/prod", code=1)
+        assert "Spark would start here" in told.output
+
+
 @pytest.fixture
 def without_spark(monkeypatch):
     """Spark does not start."""
@@ -152,7 +173,7 @@ def test_what_duckdb_cannot_do_is_refused(run, tmp_path):
     told = invoke(*SEARCH, run.root, "--engine", "duckdb", "--master", "local[1]", code=2).stderr
     assert "--master and --conf are of Spark, not of --engine duckdb" in told
     told = invoke(*SEARCH, "oss://bucket/lake", "--engine", "duckdb", code=2).stderr
-    assert "DuckDB reads only lakes in local folders" in told
+    assert "DuckDB reads local folders, s3:// and gs:// only" in told
 
 
 def test_a_path_is_no_pattern_to_duckdb(tmp_path):

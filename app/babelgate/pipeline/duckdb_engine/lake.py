@@ -1,11 +1,13 @@
-"""Reads the datasets of a local lake with DuckDB, and decides whether to."""
+"""Reads the datasets of a lake with DuckDB, and decides whether to. Of an object store it reads local copies."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,18 +25,23 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _MIB = 1024 * 1024
+_COPIES = 8
+"""Files of an object store that are copied at a time."""
 
 
 class DuckDBLake:
     """The rows of datasets, read by DuckDB. Only below :func:`opened`."""
 
-    def __init__(self, reader: DatasetReader, connection: DuckDBPyConnection) -> None:
+    def __init__(self, reader: DatasetReader, connection: DuckDBPyConnection, folder: str) -> None:
+        """``folder``: where copies of files in an object store are kept."""
         self.reader = reader
         self._connection = connection
+        self._folder = Path(folder)
 
     def select(self, dataset: str, folders: Sequence[str]) -> str:
         """SQL of the rows in ``folders`` (URLs), with the columns of ``dataset``. Raises JobFailed if one is gone."""
-        return select_files(DATASETS[dataset], [path for path, _ in parquet_files(self.reader, folders)])
+        files = [url for url, _ in parquet_files(self.reader, folders)]
+        return select_files(DATASETS[dataset], files if self.reader.files.is_local else self._copies(files))
 
     def current(self, dataset: str) -> str:
         """SQL of the rows of the current run of ``dataset``. Raises JobFailed without one."""
@@ -58,6 +65,27 @@ class DuckDBLake:
             f"copy (select {columns} from ({sql})) to {literal(folder)} "
             f"(format parquet, compression zstd, overwrite_or_ignore{partitions})"
         )
+
+    def _copies(self, urls: Sequence[str]) -> list[str]:
+        """The paths of local copies of files in an object store, each made once; DuckDB's own client is an extension,
+        which would have to be downloaded. Raises JobFailed."""
+        with ThreadPoolExecutor(_COPIES) as pool:
+            return list(pool.map(self._copy, urls))
+
+    def _copy(self, url: str) -> str:
+        from babelgate.pipeline.storage.arrow_files import ArrowFiles
+
+        files = self.reader.files
+        assert isinstance(files, ArrowFiles)
+        # The folders above are kept: some have the value of a column.
+        path = self._folder / "copies" / url.removeprefix(self.reader.root).lstrip("/")
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                files.fetch(url, str(path))
+            except OSError as error:
+                raise JobFailed(f"{url} could not be read: {error}") from error
+        return str(path)
 
     def run(self, sql: str) -> None:
         """Run a statement."""
@@ -87,10 +115,11 @@ class DuckDBLake:
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def duckdb_reader(launch: Launch, root: str) -> DatasetReader | None:
+def duckdb_reader(launch: Launch, root: str, *, writes: bool = False) -> DatasetReader | None:
     """A reader of the lake at ``root`` if DuckDB is to read it, unless it is large: see :func:`is_small`. None: Spark.
 
-    Raises ExtraMissing, or UsageError for a lake that is not local, if DuckDB was asked for.
+    An object store is read by DuckDB only if that was asked for, and never by a command that ``writes`` to the lake.
+    Raises ExtraMissing, or UsageError for such a lake, if DuckDB was asked for.
     """
     is_asked = launch.engine == "duckdb"
     asks_for_spark = launch.master is not None or launch.conf or "PYSPARK_GATEWAY_PORT" in os.environ
@@ -106,10 +135,12 @@ def duckdb_reader(launch: Launch, root: str) -> DatasetReader | None:
         reader = DatasetReader.without_spark(root)
     except (OSError, ValueError):
         reader = None
-    if reader is not None and reader.files.is_local:
+    if reader is not None and (reader.files.is_local or (is_asked and not writes)):
         return reader
+    if is_asked and reader is None:
+        raise click.UsageError(f"{root}: DuckDB reads local folders, s3:// and gs:// only; use --engine spark")
     if is_asked:
-        raise click.UsageError(f"{root}: DuckDB reads only lakes in local folders; use --engine spark")
+        raise click.UsageError(f"{root}: with DuckDB this command works in local folders only; use --engine spark")
     return None
 
 
@@ -149,7 +180,7 @@ def opened(reader: DatasetReader) -> Iterator[DuckDBLake]:
         }
         connection = duckdb.connect(config=config)
         try:
-            yield DuckDBLake(reader, connection)
+            yield DuckDBLake(reader, connection, folder)
         except duckdb.Error as error:
             raise JobFailed(f"DuckDB failed: {str(error).partition(chr(10))[0]}. Try --engine spark.") from error
         finally:

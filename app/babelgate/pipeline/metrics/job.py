@@ -99,7 +99,7 @@ parts of the former run."""
 @contextmanager
 def _engine(launch: Launch, root: str) -> Iterator[tuple[DatasetReader, Snapshot, MakeWriter]]:
     """The lake and its journal, by the engine that ``launch`` asks for."""
-    reader = duckdb_reader(launch, root)
+    reader = duckdb_reader(launch, root, writes=True)
     journal = None if reader is None else existing_in(reader)
     if reader is not None and journal is not None and is_small(launch, reader, _folders(reader, journal)):
         from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter

@@ -105,6 +105,10 @@ class ArrowFiles:
         self.make_folder(target.rpartition("/")[0])
         self._system.copy_file(self.path(source), self.path(target))
 
+    def fetch(self, url: str, path: str) -> None:
+        """Copy the file ``url`` to the local file ``path``, whose folder exists. Raises OSError."""
+        fs.copy_files(self.path(url), path, self._system, fs.LocalFileSystem())
+
     def new_file(self, url: str) -> Any:
         """A stream that writes the file ``url``, a context manager. On a local file system its folder is made."""
         self.make_folder(url.rpartition("/")[0])
