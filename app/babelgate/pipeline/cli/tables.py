@@ -14,15 +14,16 @@ from babelgate.pipeline.errors import JobFailed, QualityBroken, require_spark
 @click.command(
     epilog="\b\nExamples:\n  babelgate pipeline tables --lake lake"
     "\n  babelgate pipeline tables --lake lake --format duckdb > views.sql"
+    "\n  babelgate pipeline tables --lake lake --format dbt > models/babelgate.yml"
 )
 @in_lake
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "duckdb"]),
+    type=click.Choice(["text", "duckdb", "dbt"]),
     default="text",
     show_default=True,
-    help="A list of the tables, or SQL that makes a view of each in DuckDB.",
+    help="A list of the tables, SQL that makes a view of each in DuckDB, or these views as sources of dbt.",
 )
 def tables(lake: str, form: str) -> None:
     """List the tables of the lake, which Spark, DuckDB, Polars and pandas read.
@@ -33,6 +34,7 @@ def tables(lake: str, form: str) -> None:
     require_spark("deltalake", "pyarrow")
     from babelgate.pipeline.storage.arrow_files import ArrowFiles
     from babelgate.pipeline.tables.current_files import TABLES
+    from babelgate.pipeline.tables.dbt_sources import dbt_sources
     from babelgate.pipeline.tables.duckdb_views import duckdb_views
     from babelgate.pipeline.tables.moment import open_tables, read_moment
     from babelgate.pipeline.tables.publish import NotWritable, files_of, publish_tables, table_url
@@ -45,6 +47,9 @@ def tables(lake: str, form: str) -> None:
     found = open_tables(lake)
     if form == "duckdb":
         click.echo("\n".join(duckdb_views(found)), nl=False)
+        return
+    if form == "dbt":
+        click.echo("\n".join(dbt_sources(found)))
         return
     for name in (each for each in TABLES if each in found):
         files = files_of(found[name])
