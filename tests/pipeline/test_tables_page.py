@@ -107,6 +107,11 @@ def test_the_notebook_runs(grown, monkeypatch, capsys):
     assert len(made["hops"]) == sum(row["trace_id"] == longest["trace_id"] for row in rows["journal"])
 
 
+def test_the_sources_of_dbt_are_those_of_the_lake(folder):
+    printed = CliRunner().invoke(pipeline, ["tables", "--lake", str(folder / "lake"), "--format", "dbt"]).stdout
+    assert re.findall(r"^ {6}- name: (\w+)$", printed, re.MULTILINE) == sorted(open_tables(str(folder / "lake")))
+
+
 def test_each_question_has_one_answer(spark, grown):
     connection = duckdb.connect()
     views = CliRunner().invoke(pipeline, ["tables", "--lake", str(grown / "lake"), "--format", "duckdb"])
