@@ -725,7 +725,7 @@ def test_serve_greets_with_lines_that_work(tmp_path):
             while "ack " not in text:
                 text += serving.stderr.readline().decode()
             commands = [line.strip().split(None, 1)[1] for line in text.splitlines() if "curl" in line]
-            assert httpx.get(f"{url}/livez").status_code == 200
+            assert httpx.get(f"{url}/livez", timeout=60).status_code == 200
             commands_work(commands, tmp_path)
         finally:
             serving.terminate()

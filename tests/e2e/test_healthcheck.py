@@ -129,7 +129,7 @@ def test_a_gateway_that_hangs_is_not_healthy(tmp_path: Path) -> None:
 def test_a_gateway_that_drains_is_healthy_until_it_is_gone(tmp_path: Path) -> None:
     with gateway(tmp_path, {"drain_seconds": 3_600}) as process:
         process.terminate()
-        while httpx.get(f"{process.url}/readyz").status_code != 503:
+        while httpx.get(f"{process.url}/readyz", timeout=60).status_code != 503:
             time.sleep(0.02)
         assert health(tmp_path).returncode == 0
         # A second signal ends the drain.

@@ -37,7 +37,7 @@ def post(client: httpx.Client, path: str, body: Any = None, **how: Any) -> Any:
 
 
 def received(client: httpx.Client) -> dict[str, list[str]]:
-    messages = post(client, "messages:receive", {"lease_seconds": 30, "wait_seconds": 5})["messages"]
+    messages = post(client, "messages:receive", {"lease_seconds": 30, "wait_seconds": 30})["messages"]
     return {"ack_tokens": [each["ack_token"] for each in messages]}
 
 

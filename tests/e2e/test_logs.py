@@ -124,7 +124,7 @@ def test_no_payload_and_no_secret_is_logged(tmp_path: Path, bearer: dict[str, st
             post("q/messages:batch", 207, [DRAFT, {"data": SECRET}])
             for broken in ("dead", "lost"):
                 assert post(f"{broken}/messages", 503, DRAFT).json()["code"] == "broker_unavailable"
-            (message, *_) = post("q/messages:receive", 200, {"max_messages": 2, "wait_seconds": 5}).json()["messages"]
+            (message, *_) = post("q/messages:receive", 200, {"max_messages": 2, "wait_seconds": 30}).json()["messages"]
             token = message["ack_token"]
             post("q/messages:nack", 200, {"ack_tokens": [token], "error": {"message": SECRET, "exception": SECRET}})
             post("q/messages:ack", 409, {"ack_tokens": [token]})

@@ -31,7 +31,9 @@ def test_it_sends_them_and_what_its_brokers_tell(tmp_path: Path) -> None:
                 return bool(found) and [point.as_double for point in found[-1].gauge.data_points] == [1]
 
             receiver.until(depth)
-            text = httpx.get(f"{process.url}/metrics", headers={"accept": "application/openmetrics-text"}).text
+            text = httpx.get(
+                f"{process.url}/metrics", headers={"accept": "application/openmetrics-text"}, timeout=60
+            ).text
             assert process.stop() == 0
     last = {metric.name: metric for metric in receiver.metrics}
     assert [point.as_double for point in last[catalogue.PUBLISHED.otel].sum.data_points] == [1]

@@ -34,7 +34,7 @@ def directory(tmp_path):
 
 def serving_process(process: GatewayProcess) -> str:
     """The part of a request id that is one process's own."""
-    return httpx.get(f"{process.url}/livez").headers["x-request-id"].partition("-")[0]
+    return httpx.get(f"{process.url}/livez", timeout=60).headers["x-request-id"].partition("-")[0]
 
 
 def until(condition, what: str):
@@ -94,7 +94,7 @@ def test_sighup_ends_nothing(directory, queue, workers):
         until(
             lambda: process.log_text().count('"configuration loaded","cause":"SIGHUP"') == workers, "not loaded by all"
         )
-        assert httpx.post(f"{process.url}/queues/{queue}/messages", json=DRAFT).status_code == 201
+        assert httpx.post(f"{process.url}/queues/{queue}/messages", json=DRAFT, timeout=60).status_code == 201
         assert len(waiting.result().json()["messages"]) == 1
         assert {process.pid, *process.workers()} == pids
         assert process.log_text().count('"configuration loaded"') == workers
@@ -158,10 +158,10 @@ class TestWorkers:
 
     def test_share_the_port_and_the_token_key_and_stop_together(self, process, queue):
         for _ in range(4):
-            for action, body in (("messages", DRAFT), ("messages:receive", {"wait_seconds": 2})):
-                answer = httpx.post(f"{process.url}/queues/{queue}/{action}", json=body)
+            for action, body in (("messages", DRAFT), ("messages:receive", {"wait_seconds": 30})):
+                answer = httpx.post(f"{process.url}/queues/{queue}/{action}", json=body, timeout=60)
             token = answer.json()["messages"][0]["ack_token"]
-            answer = httpx.post(f"{process.url}/queues/{queue}/messages:ack", json={"ack_tokens": [token]})
+            answer = httpx.post(f"{process.url}/queues/{queue}/messages:ack", json={"ack_tokens": [token]}, timeout=60)
             assert answer.json()["settled"] == 1
         pids = process.workers()
         assert len(pids) == self.COUNT

@@ -67,7 +67,7 @@ def publish(client: httpx.Client, queue: str, tracer: Tracer) -> dict[str, Any]:
 
 
 def receive(client: httpx.Client, queue: str) -> dict[str, Any]:
-    answer = client.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 10})
+    answer = client.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 30})
     (message,) = answer.raise_for_status().json()["messages"]
     found: dict[str, Any] = message
     return found

@@ -32,7 +32,7 @@ def serving_process(answer: httpx.Response) -> str:
 def receive(client: httpx.Client, queue: str) -> tuple[str, str]:
     """The token of a message that is published first, and the process that handed it out."""
     client.post(f"queues/{queue}/messages", json=DRAFT).raise_for_status()
-    answer = client.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 10})
+    answer = client.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 30})
     (message,) = answer.raise_for_status().json()["messages"]
     return message["ack_token"], serving_process(answer)
 
@@ -43,7 +43,7 @@ def settle(client: httpx.Client, queue: str, verb: str, token: str, **how: Any) 
 
 def forwarded(process: GatewayProcess) -> dict[str, float]:
     """How many settles this process forwarded, by result."""
-    lines = httpx.get(f"{process.url}/metrics").text.splitlines()
+    lines = httpx.get(f"{process.url}/metrics", timeout=60).text.splitlines()
     found = [line for line in lines if line.startswith("babelgate_forwarded_settles_total{")]
     return {line.partition('result="')[2].partition('"')[0]: float(line.split()[-1]) for line in found}
 
@@ -93,7 +93,7 @@ def test_a_killed_owner_is_a_lost_lease(stack: ExitStack, tmp_path: Path, rabbit
         answer = settle(here, queue, "ack", second)
         assert (answer.status_code, answer.json()["code"]) == (409, "lease_lost")
         # The broker has noticed the death: the message comes again, to who is left.
-        again = here.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 10}).json()["messages"]
+        again = here.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 30}).json()["messages"]
         assert [message["redelivered"] for message in again] == [True]
     assert forwarded(other) == {"settled": 2, "lease_lost": 1}
     owner.start()
@@ -112,7 +112,7 @@ def test_an_owner_that_drains_settles_on(stack: ExitStack, tmp_path: Path, rabbi
         # A second signal ends the wait.
         assert owner.stop() == 0
         assert settle(here, queue, "ack", second).status_code == 409
-        again = here.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 10}).json()["messages"]
+        again = here.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 30}).json()["messages"]
         assert len(again) == 1
 
 

@@ -157,7 +157,7 @@ async def test_hanging_up_while_waiting_takes_no_message(app, client, queue):
     assert call.status == 0
     await client.post(f"/queues/{queue}/messages", json=DRAFT)
     # The reserve that is still under way may take it for a moment, and gives it back.
-    (message,) = (await client.post(f"/queues/{queue}/messages:receive?wait_seconds=10")).json()["messages"]
+    (message,) = (await client.post(f"/queues/{queue}/messages:receive?wait_seconds=30")).json()["messages"]
     assert message["attempts"] == 0
 
 
@@ -168,7 +168,7 @@ async def test_hanging_up_before_the_answer_gives_the_messages_back(app, client,
     call.hang_up()
     await call.run(app)
     assert call.status == 0
-    again = (await client.post(f"/queues/{queue}/messages:receive?max_messages=3&wait_seconds=10")).json()["messages"]
+    again = (await client.post(f"/queues/{queue}/messages:receive?max_messages=3&wait_seconds=30")).json()["messages"]
     assert {message["attempts"] for message in again} == {0}
 
 

@@ -238,7 +238,7 @@ async def test_the_failure_of_a_single_token_is_the_answer(client, queue, verb):
     [foreign] = await tokens(client, queue + "x")
     problem(await client.post(url, json={"ack_tokens": [foreign]}), 400, "invalid_ack_token")
     [token] = await tokens(client, queue, lease_seconds=0.05)
-    [again] = await receive(client, queue, wait_seconds=10)
+    [again] = await receive(client, queue, wait_seconds=30)
     assert again["ack_token"] != token
     answer = problem(await client.post(url, json={"ack_tokens": [token]}), 409, "lease_lost")
     assert answer["retryable"] is False

@@ -203,7 +203,7 @@ async def test_nor_is_a_client_that_leaves_before_its_handshake(tls, certified):
     for _ in range(5):
         Connection(*address).__exit__()
     context = ssl.create_default_context(cafile=str(certified / "ca.crt"))
-    async with httpx.AsyncClient(verify=context) as client:
+    async with httpx.AsyncClient(verify=context, timeout=60) as client:
         for _ in range(3):
             assert (await client.get(f"https://127.0.0.1:{address[1]}/a")).status_code == 200
     assert reports == []
@@ -226,14 +226,14 @@ def test_the_gateway_counts_and_logs_them(tmp_path, capsys, direct):
     loaded = configured(tmp_path, ACCESS_LOG=str(not direct).lower(), LOG_FORMAT="json")
     with serving(uvicorn_config(partial(build_app, loaded), loaded)) as address:
         url = f"http://{address[0]}:{address[1]}"
-        before = httpx.get(f"{url}/metrics").text
+        before = httpx.get(f"{url}/metrics", timeout=60).text
         for kind in MALFORMED_KINDS:
             assert f'babelgate_malformed_requests_total{{kind="{kind}"}} 0.0' in before
         for sent in (b"hunter2 \x1b[31m\r\n\r\n", b"GET /hunter2 HTTP/1.1\r\n\r\n", b"GET /hunter2 HTTP/1.1\r\n\r\n"):
             with Connection(*address) as connection:
                 connection.send(sent)
                 assert connection.reply().status == 400
-        after = httpx.get(f"{url}/metrics").text
+        after = httpx.get(f"{url}/metrics", timeout=60).text
     assert 'babelgate_malformed_requests_total{kind="request_line"} 1.0' in after
     assert 'babelgate_malformed_requests_total{kind="header"} 2.0' in after
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "malformed request" in line]
