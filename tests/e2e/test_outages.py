@@ -39,7 +39,7 @@ def told(process: GatewayProcess) -> list[dict[str, Any]]:
 
 
 class Load:
-    """Clients that publish, receive with and without a wait, and ack, without a pause."""
+    """Clients that publish, receive with and without a wait, and ack, up to 20 times a second each."""
 
     def __init__(self, client: httpx.AsyncClient, queue: str) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class Load:
     async def _repeat(self, call: Any) -> None:
         while self.running:
             await call()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
 
     async def _post(self, verb: str, body: Any) -> Any:
         answer = await self._client.post(f"{self._path}{verb}", json=body)

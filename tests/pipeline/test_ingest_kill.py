@@ -40,7 +40,7 @@ class Victim:
     def kill_after(self, begun: Callable[[], bool], seconds: float) -> bool:
         """Kill so many seconds after something has begun; whether it was still at work."""
         while not begun() and self._process.poll() is None:
-            time.sleep(0.01)
+            time.sleep(0.05)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         was_alive = self._process.poll() is None
