@@ -165,7 +165,7 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "tests/harness/terminal.py": ("processes",),
     "tests/harness/traced.py": ("http",),
     "tests/harness/tutorial.py": ("clients", "console", "processes"),
-    "tests/harness/without.py": ("processes",),
+    "tests/harness/without.py": ("pipeline", "processes"),
     "tests/http/": (*BROKERS, "http"),
     "tests/official/": ("artemis", "kafka", "pulsar", "rabbitmq", "servicebus"),
     "tests/suites/": BROKERS,
