@@ -218,7 +218,7 @@ lock: ## update the lock files (needs uv)
 	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra pulsar --extra otlp --extra journal --extra schemas -o requirements.txt
 	$(LOCK) pyproject.toml --extra artemis -c requirements.txt -o requirements-artemis.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -c requirements-artemis.txt -o requirements-dev.txt
-	$(LOCK) pyproject.toml --extra spark --extra schemas --extra openlineage -c requirements-dev.txt -o requirements-spark.txt
+	$(LOCK) pyproject.toml --extra spark --extra schemas --extra openlineage --extra kafka -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
 	$(LOCK) --group site -c requirements-dev.txt -o requirements-site.txt
 

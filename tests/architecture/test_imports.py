@@ -45,6 +45,7 @@ PIPELINE_KNOWS = (
     "babelgate.schemas",
     "babelgate.terminal",
     "babelgate.urls",
+    "babelgate.brokers.landing",
     "babelgate.observe.journal.record",
     "babelgate.privacy.body_keys",
     "babelgate.privacy.ciphers",

@@ -335,8 +335,8 @@ class JournalSettings(Section):
     landing: str | None = Field(
         default=None,
         min_length=1,
-        description="Destination of closed segments: a directory, or a URL supported by fsspec (`s3://bucket/path`). "
-        "None: no journal.",
+        description="Destination of closed segments: a directory, a URL supported by fsspec (`s3://bucket/path`), or "
+        "`kafka://host/topic`. None: no journal.",
     )
     open_directory: Path | None = Field(
         default=None, description="Directory of the open segments. None: `journal` in `state_dir`."

@@ -14,6 +14,7 @@ import msgspec
 from babelgate import __version__
 from babelgate.brokers.binding import Binding
 from babelgate.brokers.idempotency_store import KeepsKeys, Terms
+from babelgate.brokers.landing import landing_store
 from babelgate.brokers.registry import driver
 from babelgate.clock import Clock, now_ms
 from babelgate.cluster.asking import EXCHANGE_SECONDS, AllPeers, Exchanging
@@ -358,6 +359,7 @@ def journal_options(settings: Settings) -> Options | None:
         buffer_bytes=section.buffer_bytes,
         max_bytes=section.max_bytes,
         wait=section.when_full == "wait",
+        open_store=landing_store,
     )
 
 

@@ -59,6 +59,12 @@ def limit_bytes(port: int, topic: str, most: int) -> None:
     set_topic(port, topic, "max.message.bytes", str(most))
 
 
+def delete_before(port: int, topic: str, partition: int, offset: int) -> None:
+    """Delete the records of a partition before ``offset``, as the retention of a topic does."""
+    admin, where = AdminClient(settings(port)), TopicPartition(topic, partition, offset)
+    admin.delete_records([where])[where].result(60)
+
+
 def set_topic(port: int, topic: str, name: str, value: str) -> None:
     """Change a setting of a topic."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from babelgate.brokers.options import BOOLEAN, TEXT, OptionMap, OptionReader, choice, whole
-from babelgate.brokers.url import Tls, read_tls, read_url
+from babelgate.brokers.url import BrokerUrl, Tls, read_tls, read_url
 from babelgate.errors import ConfigError
 from babelgate.jsontext import is_number
 
@@ -23,6 +24,7 @@ CLIENT: Mapping[str, Any] = {"log_level": 0, "reconnect.backoff.ms": 50, "reconn
 """What all clients have in common: the gateway logs errors, and an outage ends soon after the broker is back."""
 
 _FORM = "kafka[+ssl]://[user[:password]@]host[:port][,host[:port]…]"
+_TOPIC_FORM = f"{_FORM}/topic"
 _PORT = 9092
 
 Protocol = Literal["consumer", "classic"]
@@ -85,11 +87,7 @@ def settings_of(url: str, options: Mapping[str, Any]) -> KafkaSettings:
     target = read_url(url, options, form=_FORM)
     if target.path:
         raise ConfigError(key="url", reason=f"{_FORM} is expected")
-    servers = ",".join(_address(host, port or _PORT) for host, port in target.hosts)
-    tls = read_tls(target)
-    given = target.options
-    client: dict[str, Any] = {**CLIENT, "bootstrap.servers": servers, **_tls(tls), **_sasl(given)}
-    client["security.protocol"] = f"{'SASL_' if 'sasl.mechanism' in client else ''}{'SSL' if tls else 'PLAINTEXT'}"
+    client, given = _client_of(target), target.options
     protocol = given.read("group_protocol", _PROTOCOL, "consumer")
     if protocol == "classic":
         given.refuse("instance_id", "it belongs to group_protocol consumer")
@@ -103,6 +101,21 @@ def settings_of(url: str, options: Mapping[str, Any]) -> KafkaSettings:
     )
     given.finish()
     return settings
+
+
+def topic_of(url: str, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """The configuration that all clients share, and the topic, of a URL of :data:`_TOPIC_FORM`; no I/O.
+
+    Options of the consumer group are refused. Raises ConfigError as :func:`settings_of` does.
+    """
+    target = read_url(url, options, form=_TOPIC_FORM)
+    topic = unquote(target.path)
+    if not _NAME.fullmatch(topic) or topic in (".", "..") or len(topic) > _MAX_NAME:
+        reason = f"{_TOPIC_FORM} is expected; a topic has at most {_MAX_NAME} letters, digits, . _ and -"
+        raise ConfigError(key="url", reason=reason)
+    client = _client_of(target)
+    target.options.finish()
+    return client, topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +192,15 @@ def _delays(value: object) -> tuple[float, ...]:
 
 
 _DELAYS = OptionReader(f"a list of at most {_MAX_TIERS} numbers of seconds, ascending and above 0,", _delays)
+
+
+def _client_of(target: BrokerUrl) -> dict[str, Any]:
+    """The configuration that all clients of a cluster share."""
+    servers = ",".join(_address(host, port or _PORT) for host, port in target.hosts)
+    tls = read_tls(target)
+    client: dict[str, Any] = {**CLIENT, "bootstrap.servers": servers, **_tls(tls), **_sasl(target.options)}
+    client["security.protocol"] = f"{'SASL_' if 'sasl.mechanism' in client else ''}{'SSL' if tls else 'PLAINTEXT'}"
+    return client
 
 
 def _address(host: str, port: int) -> str:

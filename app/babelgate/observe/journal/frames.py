@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Literal
 
 import msgspec
@@ -112,18 +112,39 @@ def _readable(block: bytes) -> Iterator[_Indexed]:
             continue
 
 
-def pack(plain: IO[bytes], packed: IO[bytes], compression: Compression) -> list[tuple[int, int]]:
+def pack(
+    plain: IO[bytes], packed: IO[bytes], compression: Compression, most_bytes: int | None = None
+) -> list[tuple[int, int]]:
     """Compress a segment frame by frame; return for each its plain and its packed size. The output is deterministic.
 
     The output is a file of several frames of zstd, or of several members of gzip, which every reader reads as one.
+    ``most_bytes``: larger packed frames are divided; only one of a single line may be larger.
     """
     sizes = []
     zstd = zstandard.ZstdCompressor(_LEVELS["zstd"], write_checksum=True)
+
+    def made_of(block: bytes) -> bytes:
+        return zstd.compress(block) if compression == "zstd" else gzip.compress(block, _LEVELS["gzip"], mtime=0)
+
     for block in blocks(plain):
-        made = zstd.compress(block) if compression == "zstd" else gzip.compress(block, _LEVELS["gzip"], mtime=0)
-        packed.write(made)
-        sizes.append((len(block), len(made)))
+        for piece, made in _fitting(block, made_of, most_bytes):
+            packed.write(made)
+            sizes.append((len(piece), len(made)))
     return sizes
+
+
+def _fitting(block: bytes, made_of: Callable[[bytes], bytes], most_bytes: int | None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the block with its compressed form, in halves of whole lines for as long as that is too large."""
+    made = made_of(block)
+    if most_bytes is None or len(made) <= most_bytes:
+        yield block, made
+        return
+    middle = block.rfind(b"\n", 0, len(block) // 2) + 1 or block.find(b"\n") + 1
+    if not 0 < middle < len(block):
+        yield block, made
+        return
+    for half in (block[:middle], block[middle:]):
+        yield from _fitting(half, made_of, most_bytes)
 
 
 def compression_of(path: str) -> Compression | None:

@@ -59,7 +59,8 @@ class Store(Protocol):
         """Compress ``source`` to ``name`` (``/`` separates, without the suffix of the compression).
 
         The write is durable, atomic for readers, and replaces an existing file. Raises any error of the store. Returns
-        the name with that suffix, and for each frame its plain and its packed size.
+        where it landed, a path that ends with the file's name and that suffix, and for each frame its plain and its
+        packed size, of which the ``start`` and ``end`` of :meth:`read` are sums.
         """
 
     def read(self, path: str, start: int, end: int) -> bytes:
@@ -239,13 +240,15 @@ class Remote:
             files.mv(incoming, target)
 
 
-def compress(source: Path, target: Path, compression: Compression) -> list[tuple[int, int]]:
+def compress(
+    source: Path, target: Path, compression: Compression, most_bytes: int | None = None
+) -> list[tuple[int, int]]:
     """Compress ``source`` to ``target`` and fsync it; return the plain and the packed size of each frame.
 
-    The output is deterministic. Raises OSError.
+    ``most_bytes``: see :func:`~babelgate.observe.journal.frames.pack`. The output is deterministic. Raises OSError.
     """
     with source.open("rb") as plain, target.open("wb") as packed:
-        sizes = pack(plain, packed, compression)
+        sizes = pack(plain, packed, compression, most_bytes)
         packed.flush()
         os.fsync(packed.fileno())
     return sizes

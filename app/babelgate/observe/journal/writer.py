@@ -56,10 +56,12 @@ class Options(Struct, frozen=True, kw_only=True):
     buffer_bytes: int = 16_777_216
     wait: bool = False
     max_bytes: int | None = None
+    open_store: Callable[[str, Compression], Store] = store
+    """Finds the landing place. Whoever knows brokers passes a function that knows topics, too."""
 
     def store(self) -> Store:
         """The landing place, for one thread. Raises ConfigError naming ``journal.landing``."""
-        return store(self.landing, self.compression)
+        return self.open_store(self.landing, self.compression)
 
 
 class JournalStats(Struct, frozen=True):

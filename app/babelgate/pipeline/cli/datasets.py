@@ -81,9 +81,20 @@ def validate(
 @in_lake
 @runs_continuously("Read the segments there are now")
 @click.option(
-    "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Most segments per batch."
+    "--max-files",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Most segments per batch, or messages of a topic.",
 )
 @click.option("--checkpoint", metavar="FOLDER", help="Folder for the list of segments read.  [default: in the lake]")
+@click.option(
+    "--password-file",
+    type=_EXISTING,
+    envvar="BABELGATE_LANDING_PASSWORD_FILE",
+    help="File with the password for the topic, instead of one in its URL; or set BABELGATE_LANDING_PASSWORD_FILE.",
+)
+@click.option("--skip-lost", is_flag=True, help="Go on although the topic has lost messages that were not read.")
 @starts_spark
 def ingest(
     launch: Launch,
@@ -92,13 +103,19 @@ def ingest(
     every: Continuous | None,
     max_files: int,
     checkpoint: str | None,
+    password_file: Path | None,
+    skip_lost: bool,
 ) -> None:
     """Read the journal's segments in LANDING, a folder or URL, into journal/ of the lake, every record once.
+
+    LANDING may be a topic of Kafka: kafka://HOST[:PORT]/TOPIC. Its offsets are kept in the lake.
 
     Corrupt lines go to journal_corrupt/, and journal_gaps/ lists missing records. The command may be killed at any time
     and started again.
     """
+    from babelgate.brokers.landing import is_topic
     from babelgate.pipeline.journal.ingest import ingest as run
+    from babelgate.pipeline.journal.ingest_topic import TopicOptions, ingest_topic
 
     tables = "journal", "journal_gaps"
 
@@ -108,8 +125,17 @@ def ingest(
         tables_committed()
         launch.note({})
 
+    of_a_topic = is_topic(landing)
+    if of_a_topic and checkpoint is not None:
+        raise click.UsageError("--checkpoint is for a folder; the offsets of a topic are kept in the lake")
+    if not of_a_topic and skip_lost:
+        raise click.UsageError("--skip-lost is for a topic")
     with tables_follow(lake, *tables):
-        run(launch, landing, lake, every, max_files, checkpoint, committed)
+        if of_a_topic:
+            password = None if password_file is None else password_file.read_text("utf-8").strip()
+            ingest_topic(launch, TopicOptions(landing, password, max_files, skip_lost), lake, every, committed)
+        else:
+            run(launch, landing, lake, every, max_files, checkpoint, committed)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline compact --lake lake")

@@ -49,10 +49,22 @@ class ProcessRecords(msgspec.Struct, frozen=True):
     segments: list[Range]
 
 
+class TopicPosition(msgspec.Struct, frozen=True):
+    """Up to where a topic of Kafka was read: the offset of the next message in each partition.
+
+    ``topic_id``: a topic that was deleted and created again has another one.
+    """
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    offsets: list[int]
+
+
 class CommitContent(msgspec.Struct, frozen=True, kw_only=True):
     """What one or more batches add. ``files``: completely read files whose names are not those of segments.
 
-    ``mended``: damaged files of earlier batches that were now read completely.
+    ``mended``: damaged files of earlier batches that were now read completely. ``topics``: where the next batch begins.
     """
 
     processes: list[ProcessRecords] = []
@@ -60,6 +72,7 @@ class CommitContent(msgspec.Struct, frozen=True, kw_only=True):
     damaged: list[DamagedFile] = []
     mended: list[str] = []
     lost: list[LostRecords] = []
+    topics: list[TopicPosition] = []
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +95,8 @@ class IngestedState:
         self.files: set[str] = set()
         self.damaged: dict[str, DamagedFile] = {}
         self.lost: list[LostRecords] = []
+        self.topics: dict[tuple[str, str], TopicPosition] = {}
+        """By the id of the cluster and the name of the topic."""
         self._segments: dict[Owner, Ranges] = {}
 
     def add(self, content: CommitContent) -> None:
@@ -98,6 +113,7 @@ class IngestedState:
             self.damaged.pop(url, None)
         self.damaged |= {each.url: each for each in content.damaged}
         self.lost.extend(content.lost)
+        self.topics |= {(each.cluster_id, each.topic): each for each in content.topics}
 
     def content(self) -> CommitContent:
         """The state in its stored form."""
@@ -108,7 +124,10 @@ class IngestedState:
             for owner in owners
         ]
         damaged = [self.damaged[url] for url in sorted(self.damaged)]
-        return CommitContent(processes=processes, files=sorted(self.files), damaged=damaged, lost=self.lost)
+        topics = [self.topics[each] for each in sorted(self.topics)]
+        return CommitContent(
+            processes=processes, files=sorted(self.files), damaged=damaged, lost=self.lost, topics=topics
+        )
 
     def has(self, url: str) -> bool:
         """Whether the file, or another copy of its segment, has been read completely."""

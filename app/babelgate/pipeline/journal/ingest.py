@@ -57,7 +57,7 @@ def ingest(
     if known is not None:
         say("ingest: nothing new has landed")
         folder, root = (f"file:{ArrowFiles(each).root}" for each in (landing, output))
-        return _finish(launch, began, _facts(folder, root, Totals(), known))
+        return finish(launch, began, facts_of(folder, root, Totals(), known))
     with launch.spark("ingest", short=every is None and has_landed_little(landing)) as spark:
         landed = Files(spark, landing)
         if not landed.is_folder(landing):
@@ -74,17 +74,18 @@ def ingest(
                 with serving("ingest", every) as service:
                     job.serve(service, every.interval_seconds)
             facts = job.finish()
-    return _finish(launch, began, facts)
+    return finish(launch, began, facts)
 
 
-def _finish(launch: Launch, began: float, facts: dict[str, Any]) -> dict[str, Any]:
+def finish(launch: Launch, began: float, facts: dict[str, Any]) -> dict[str, Any]:
+    """Print the result, and write and return its ``facts``. ``began``: by the monotonic clock."""
     facts["seconds"] = round(time.monotonic() - began, 3)
     launch.summarize(facts)
     _print_result(facts)
     return facts
 
 
-def _facts(landing: str, root: str, totals: Totals, known: IngestedState) -> dict[str, Any]:
+def facts_of(landing: str, root: str, totals: Totals, known: IngestedState) -> dict[str, Any]:
     """The facts of the summary."""
     missing = _missing_counts(gaps(known))
     return {
@@ -228,8 +229,8 @@ class _IngestJob:
     def finish(self) -> dict[str, Any]:
         """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
         if not self._has_failed:
-            self._publish_gaps()
-        return _facts(self._landing, self._store.root, self._ingest.totals, self._ingest.known)
+            publish_gaps(self._store, self._ingest.known)
+        return facts_of(self._landing, self._store.root, self._ingest.totals, self._ingest.known)
 
     def _batch(self, listed: DataFrame, number: int) -> None:
         try:
@@ -239,11 +240,11 @@ class _IngestJob:
             made = self._ingest.batch(f"{self._query_id()}-{number:08d}", files)
             if self._service is not None:
                 self.reread_damaged()
-                self._publish_gaps()
+                publish_gaps(self._store, self._ingest.known)
                 if self._committed is not None:
                     self._committed()
                 self._service.round_done()
-                say(f"ingest: batch {number}: {_totals_text(made)}")
+                say(f"ingest: batch {number}: {totals_text(made)}")
         except BaseException as error:
             self._error = error
             raise
@@ -257,13 +258,15 @@ class _IngestJob:
             self._query = json.loads(content)["id"].replace("-", "")[:12]
         return self._query
 
-    def _publish_gaps(self) -> None:
-        rows = list(gaps(self._ingest.known))
-        run = run_id("gaps", rows, {})
-        if self._store.completed([JOURNAL_GAPS.name], run) is None:
-            frame = self._spark.createDataFrame(rows, JOURNAL_GAPS.ddl).coalesce(1)
-            self._store.write(frame, JOURNAL_GAPS.name, run)
-            self._store.publish([JOURNAL_GAPS.name], run, {"job": "ingest", "counts": _missing_counts(rows)})
+
+def publish_gaps(store: DatasetStore, known: IngestedState) -> None:
+    """Publish ``journal_gaps``, if it has changed."""
+    rows = list(gaps(known))
+    run = run_id("gaps", rows, {})
+    if store.completed([JOURNAL_GAPS.name], run) is None:
+        frame = store.spark.createDataFrame(rows, JOURNAL_GAPS.ddl).coalesce(1)
+        store.write(frame, JOURNAL_GAPS.name, run)
+        store.publish([JOURNAL_GAPS.name], run, {"job": "ingest", "counts": _missing_counts(rows)})
 
 
 def _check(landing: str, must_have: bool) -> None:
@@ -279,7 +282,8 @@ def _check(landing: str, must_have: bool) -> None:
         )
 
 
-def _totals_text(made: Totals) -> str:
+def totals_text(made: Totals) -> str:
+    """What a batch or a run has done, in words."""
     words = [f"{made.records} records of {made.files} files"]
     if made.duplicates or made.skipped_files:
         words.append(f"{made.duplicates} records and {made.skipped_files} files that were there already")
@@ -291,7 +295,7 @@ def _totals_text(made: Totals) -> str:
 def _print_result(facts: dict[str, Any]) -> None:
     journal = facts["journal"]
     made = Totals(**{name: facts[name] for name in asdict(Totals())})
-    click.echo(f"Ingested {_totals_text(made)}, in {made.batches} batches.")
+    click.echo(f"Ingested {totals_text(made)}, in {made.batches} batches.")
     at_least = "at least " if journal["at_least"] else ""
     click.echo(f"journal: {at_least}{journal['records']} records of {journal['processes']} processes")
     if journal["at_least"]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
 
 from babelgate import __version__
 from babelgate.pipeline.journal.commits import (
@@ -17,6 +19,7 @@ from babelgate.pipeline.journal.commits import (
     IngestedState,
     LostRecords,
     Owner,
+    TopicPosition,
     read_whole,
     segment_of,
 )
@@ -106,18 +109,39 @@ class BatchWriter:
         if name in self._done:
             return Totals()
         fresh = [file for file in files if not self.known.has(file.url)]
+        return self._write_batch(name, fresh, len(files) - len(fresh), self._content_of, None)
+
+    def messages(self, name: str, messages: Mapping[str, bytes], position: TopicPosition) -> Totals:
+        """Ingest messages of a topic, by where they were, as the batch ``name``, and return its counts.
+
+        The commit keeps ``position``, which is behind them.
+        """
+        read = [LandedFile(url, len(content), 0) for url, content in messages.items()]
+        return self._write_batch(name, read, 0, partial(self._held, messages), position)
+
+    def _write_batch(
+        self,
+        name: str,
+        fresh: Sequence[LandedFile],
+        skipped: int,
+        content_of: Callable[[Collection[str]], DataFrame | None],
+        position: TopicPosition | None,
+    ) -> Totals:
         reports = self._too_large(fresh)
         wanted = [file for file in fresh if file.url not in reports]
         # Each attempt has its own folder, so that a killed attempt that still writes cannot disturb it.
         folder = f"batch={name}.{uuid.uuid4().hex[:8]}"
-        found = _MergedReports(self._write(wanted, folder, name))
+        found = _MergedReports(self._write(content_of([file.url for file in wanted]), folder, name))
         reports |= found.reports
         if found.repeated:
             folder, found.dates = self._once(folder, found)
         for file in wanted:
             reports.setdefault(file.url, FileReport(corrupt=1, damage="missing_file"))
-        corrupt = self._write_corrupt(fresh, reports, folder, name)
-        content = self._content(fresh, reports, found)
+        corrupt = self._write_corrupt(fresh, reports, folder, name, content_of)
+        # A message never changes, so that a damaged one is not read again.
+        content = self._content(fresh if position is None else [], reports, found)
+        if position is not None:
+            content = structs.replace(content, topics=[position])
         rows = sum(found.dates.values())
         commit(
             self._store,
@@ -135,7 +159,7 @@ class BatchWriter:
         made = Totals(
             batches=1,
             files=len(fresh),
-            skipped_files=len(files) - len(fresh),
+            skipped_files=skipped,
             damaged_files=len(content.damaged),
             records=rows,
             duplicates=sum(report.duplicates for report in reports.values()) + found.repeated,
@@ -152,10 +176,9 @@ class BatchWriter:
         large = (file.url for file in files if file.size > LARGEST_BYTES)
         return {url: FileReport(corrupt=1, damage="too_large_file") for url in large}
 
-    def _write(self, files: Sequence[LandedFile], folder: str, batch: str) -> dict[str, FileReport]:
+    def _write(self, content: DataFrame | None, folder: str, batch: str) -> dict[str, FileReport]:
         reports = self._store.spark.sparkContext.accumulator({}, FileReportsParam())
         known = {owner: list(seqs) for owner, seqs in self.known.seqs.items()}
-        content = self._content_of([file.url for file in files])
         if content is None:
             return {}
         rows = content.mapInArrow(partial(journal_rows, known=known, report=reports.add, batch=batch), JOURNAL.ddl)
@@ -173,7 +196,12 @@ class BatchWriter:
         return f"{folder}-once", dates
 
     def _write_corrupt(
-        self, files: Sequence[LandedFile], reports: Mapping[str, FileReport], folder: str, batch: str
+        self,
+        files: Sequence[LandedFile],
+        reports: Mapping[str, FileReport],
+        folder: str,
+        batch: str,
+        content_of: Callable[[Collection[str]], DataFrame | None],
     ) -> int:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
@@ -189,7 +217,7 @@ class BatchWriter:
             if (damage := reports[file.url].damage) in unread
         ]
         frame = spark.createDataFrame([tuple(row.values()) for row in rows], JOURNAL_CORRUPT.ddl)
-        content = self._content_of([file.url for file in broken if reports[file.url].damage not in unread])
+        content = content_of([file.url for file in broken if reports[file.url].damage not in unread])
         if content is not None:
             frame = frame.union(content.mapInArrow(partial(corrupt_rows, batch=batch), JOURNAL_CORRUPT.ddl))
         seen = Observation()
@@ -215,6 +243,15 @@ class BatchWriter:
             mended=[url for url in self.known.damaged if url in whole or segment_of(url) in segments],
             lost=sorted(found.lost.values()),
         )
+
+    def _held(self, messages: Mapping[str, bytes], urls: Collection[str]) -> DataFrame | None:
+        """Messages that the driver holds as (path, content); None if there are none."""
+        if not urls:
+            return None
+        frame = self._store.spark.createDataFrame(
+            [(url, bytearray(messages[url])) for url in urls], "path string, content binary"
+        )
+        return frame.repartition(min(len(urls), self._store.spark.sparkContext.defaultParallelism))
 
     def _content_of(self, urls: Collection[str]) -> DataFrame | None:
         """The files that still exist as (path, content); None if there are none."""

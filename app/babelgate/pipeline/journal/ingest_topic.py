@@ -1,0 +1,222 @@
+"""The job ``ingest`` on a topic of Kafka. Each batch commits its rows together with the offsets behind its messages."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from babelgate.brokers.landing import MessagesGone, TopicBounds, TopicSource, topic_source
+from babelgate.errors import BrokerError, ConfigError
+from babelgate.masking import mask_url
+from babelgate.pipeline.continuous import Continuous, Service, serving, stop_signals
+from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.journal.commits import IngestedState, TopicPosition
+from babelgate.pipeline.journal.ingest import facts_of, finish, publish_gaps, totals_text
+from babelgate.pipeline.journal.ingest_batch import BatchWriter, Totals
+from babelgate.pipeline.journal.ingest_unchanged import LITTLE_BYTES
+from babelgate.pipeline.journal.reader import gaps, snapshot
+from babelgate.pipeline.spark.console import progress, say
+from babelgate.pipeline.spark.launch import Launch, check_running, has_ended, reason_of
+from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, run_id, unchanged
+from babelgate.pipeline.storage.locks import exclusive_lock
+from babelgate.pipeline.storage.schemas import JOURNAL_GAPS
+
+_BATCH_BYTES = 16 * 1024 * 1024
+"""Of the messages of a batch, which the driver holds and sends to the executors: some 500,000 records."""
+_MESSAGE_BYTES = 16 * 1024
+"""Of a message, about: 256 KiB of records, compressed."""
+
+
+class Lost(JobFailed):
+    """Messages were deleted before they were read. Another attempt would fail, too."""
+
+
+class TopicOptions(Struct, frozen=True):
+    """``url``: of the topic. ``password``: instead of one in the URL. ``most``: messages of a batch. ``skip_lost``: go
+    on where the topic begins, if it lost messages that were not read."""
+
+    url: str
+    password: str | None
+    most: int
+    skip_lost: bool
+
+
+def ingest_topic(
+    launch: Launch,
+    asked: TopicOptions,
+    output: str,
+    every: Continuous | None = None,
+    committed: Callable[[], object] | None = None,
+) -> dict[str, Any]:
+    """Run the job and print its result. Returns the facts of the summary.
+
+    ``every``: of an endless run; None: read the messages there are and end. ``committed``: called in an endless run
+    before its first round, and after each batch. Raises UsageError for a URL that cannot work, JobFailed.
+    """
+    began = time.monotonic()
+    try:
+        source = topic_source(asked.url, {} if asked.password is None else {"password": asked.password}, "LANDING")
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    with closing(source):
+        bounds = None if every is not None else _bounds(source)
+        known = None if bounds is None else _read_already(output, source.topic, bounds)
+        if known is not None:
+            say("ingest: nothing new has landed")
+            return finish(launch, began, facts_of(mask_url(asked.url), output, Totals(), known))
+        short = bounds is not None and sum(bounds.ends) - sum(bounds.firsts) <= LITTLE_BYTES // _MESSAGE_BYTES
+        with launch.spark("ingest", short=short) as spark:
+            store = DatasetStore(spark, output)
+            with exclusive_lock(store.files, store.lock("ingest"), "ingest"):
+                job = _TopicJob(store, source, asked, committed)
+                if every is None:
+                    with progress(spark, "ingest"):
+                        job.read_all()
+                else:
+                    with serving("ingest", every) as service:
+                        job.serve(service)
+                facts = job.finish()
+    return finish(launch, began, facts)
+
+
+def _bounds(source: TopicSource) -> TopicBounds:
+    try:
+        return source.bounds()
+    except BrokerError as error:
+        raise JobFailed(str(error)) from error
+
+
+def _read_already(root: str, topic: str, bounds: TopicBounds) -> IngestedState | None:
+    """What the journal below ``root`` has, if every message was read. None otherwise, or unless ``root`` is local."""
+    try:
+        reader = DatasetReader.without_spark(root)
+    except (OSError, ValueError):
+        return None
+    if not reader.files.is_local or reader.current(JOURNAL_GAPS.name) is None:
+        return None
+    with exclusive_lock(reader.files, reader.lock("ingest"), "ingest"):
+        known = snapshot(reader).known()
+    if unchanged(reader.root, [JOURNAL_GAPS.name], run_id("gaps", list(gaps(known)), {})) is None:
+        return None
+    before = known.topics.get((bounds.cluster_id, topic))
+    is_read = before is not None and (before.topic_id, before.offsets) == (bounds.topic_id, bounds.ends)
+    return known if is_read else None
+
+
+class _TopicJob:
+    def __init__(
+        self, store: DatasetStore, source: TopicSource, asked: TopicOptions, committed: Callable[[], object] | None
+    ) -> None:
+        self._store = store
+        self._source = source
+        self._asked = asked
+        self._committed = committed
+        self._ingest = BatchWriter(store)
+        self._skips_lost = asked.skip_lost
+        self._has_failed = False
+
+    def read_all(self) -> None:
+        """Read the messages there are. Raises JobFailed if a stop signal came before all were read."""
+        with stop_signals() as stop:
+            if not self._round(stop.is_set):
+                raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
+
+    def serve(self, service: Service) -> None:
+        """Read new messages until a stop signal. A round that fails is repeated after a pause.
+
+        Raises SparkEnded, Lost, and the error of a Java process that has ended.
+        """
+        is_behind = True
+        while not service.is_stopping:
+            try:
+                if not self._store.files.exists(self._store.lock("ingest")):
+                    raise JobFailed(f"{self._store.root} is gone")
+                if self._has_failed:
+                    # A batch may have been committed although it failed, so what is known is read again.
+                    totals, self._ingest = self._ingest.totals, BatchWriter(self._store)
+                    self._ingest.totals, self._has_failed = totals, False
+                if self._committed is not None and is_behind:
+                    # A process that was killed may have left out what follows its last batch.
+                    self._committed()
+                    is_behind = False
+                self._round(lambda: service.is_stopping, service)
+            except Lost:
+                raise
+            except Exception as error:
+                self._has_failed = is_behind = True
+                if has_ended(error):
+                    raise
+                check_running(self._store.spark)
+                reason = str(error) if isinstance(error, OSError) else reason_of(error)
+                if reason is None:
+                    raise
+                service.wait_after(reason)
+            else:
+                service.round_done()
+                service.wait()
+
+    def finish(self) -> dict[str, Any]:
+        """Publish ``journal_gaps``, unless an endless run was stopped after a failure; the facts of the summary."""
+        if not self._has_failed:
+            publish_gaps(self._store, self._ingest.known)
+        return facts_of(mask_url(self._asked.url), self._store.root, self._ingest.totals, self._ingest.known)
+
+    def _round(self, is_stopping: Callable[[], bool], service: Service | None = None) -> bool:
+        """Read from the committed offsets to the present end of the topic. Returns whether it was reached."""
+        bounds = _bounds(self._source)
+        while True:
+            position = self._position(bounds)
+            is_read = all(start >= end for start, end in zip(position.offsets, bounds.ends, strict=True))
+            if is_read and position == self._ingest.known.topics.get((bounds.cluster_id, self._source.topic)):
+                return True
+            if is_stopping():
+                return False
+            try:
+                found, after = self._source.read(position.offsets, bounds.ends, self._asked.most, _BATCH_BYTES)
+            except MessagesGone:
+                bounds = _bounds(self._source)
+                continue
+            except BrokerError as error:
+                raise JobFailed(str(error)) from error
+            topic = self._source.topic
+            messages = {f"kafka:{topic}/{each.partition}/{each.offset}": each.value for each in found}
+            name = hashlib.sha256(repr((position, after)).encode()).hexdigest()[:12]
+            reached = TopicPosition(bounds.cluster_id, topic, bounds.topic_id, after)
+            made = self._ingest.messages(f"topic-{name}-{time.time_ns()}", messages, reached)
+            self._skips_lost = False
+            if service is not None:
+                publish_gaps(self._store, self._ingest.known)
+                if self._committed is not None:
+                    self._committed()
+                service.round_done()
+                say(f"ingest: batch of {len(found)} messages: {totals_text(made)}")
+
+    def _position(self, bounds: TopicBounds) -> TopicPosition:
+        """Where the next batch begins. Raises Lost if the topic no longer has the messages there."""
+        key = bounds.cluster_id, self._source.topic
+        before = self._ingest.known.topics.get(key)
+        if before is None:
+            return TopicPosition(*key, bounds.topic_id, list(bounds.firsts))
+        count = len(bounds.ends)
+        wanted = [*before.offsets, *[0] * (count - len(before.offsets))][:count]
+        lost = [
+            f"partition {number} lacks the offsets {start} to {first - 1}"
+            for number, (start, first) in enumerate(zip(wanted, bounds.firsts, strict=True))
+            if start < first
+        ]
+        if before.topic_id != bounds.topic_id or len(before.offsets) > count:
+            wanted = [0] * count
+            lost = ["it was deleted and created again, and what the former one had behind the read offsets is lost"]
+        if lost and not self._skips_lost:
+            raise Lost(
+                f"The topic {key[1]} has lost messages that were not read: {'; '.join(lost)}. Their records are lost. "
+                "To go on with what there is: --skip-lost. journal_gaps then says which records are missing."
+            )
+        offsets = [max(each) for each in zip(wanted, bounds.firsts, strict=True)]
+        return TopicPosition(*key, bounds.topic_id, offsets)

@@ -1,0 +1,204 @@
+"""``ingest`` from a topic of Kafka: every record once, whatever is sent twice, killed, away or deleted."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient
+
+from babelgate.brokers.landing import landing_store
+from babelgate.observe.journal.record import Segment
+from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.journal.reader import existing, read_journal, snapshot
+from babelgate.pipeline.storage.datasets import DatasetStore
+from tests.brokers.kafka.harness import KafkaBroker, create, delete_before, settings, write
+from tests.brokers.kafka.server import kafka
+from tests.harness.journal_topic import landed_in
+from tests.pipeline.conftest import CONF
+from tests.pipeline.segments import Writer, keys
+from tests.pipeline.test_ingest_continuous import killed
+from tests.pipeline.test_ingest_kill import Victim
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+class TopicRun:
+    """The command, in this process, from a topic to a lake below ``folder``; and processes that land there."""
+
+    def __init__(self, spark, server, topic, folder):
+        self.spark = spark
+        self.port = server.port
+        self.topic = topic
+        self.url = f"kafka://127.0.0.1:{server.port}/{topic}"
+        self.root = str(folder / "root")
+        self.store = DatasetStore(spark, self.root)
+        self.output = ""
+        self._folder = folder
+        self._summary = folder / "summary.json"
+
+    def __call__(self, *arguments, code=0, command="ingest"):
+        """The summary of a run that ends with ``code``; None where it wrote none."""
+        self._summary.unlink(missing_ok=True)
+        where = [self.url] if command == "ingest" else []
+        given = [command, *where, "--lake", self.root, "--summary", str(self._summary), *arguments]
+        result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
+        assert result.exit_code == code, result.output
+        self.output = result.output
+        return json.loads(self._summary.read_text()) if self._summary.exists() else None
+
+    def land(self, count, node="a", times=1):
+        """Land a segment of a new process with ``count`` records, so many times."""
+        writer = Writer(self._folder / "unused", node)
+        path = writer.land(count)
+        plain = path.with_name(path.name.removesuffix(".gz"))
+        subprocess.run(["gzip", "-dk", str(path)], check=True)
+        store = landing_store(self.url, "zstd")
+        for _ in range(times):
+            store.put(plain, plain.name)
+        assert Segment(node, writer.epoch, 1).file_name == plain.name
+
+    def keys(self):
+        rows = read_journal(self.spark, self.root).select("node", "epoch", "seq").collect()
+        return sorted(map(tuple, rows))
+
+    def expected(self):
+        return keys(landed_in(self.port, self.topic))
+
+
+@pytest.fixture
+def server(servers):
+    return servers.server(KafkaBroker)
+
+
+@pytest.fixture
+def make(spark, server, tmp_path):
+    def make(partitions):
+        topic = f"journal-{random.getrandbits(64):x}"
+        create(server.port, topic, partitions=partitions)
+        return TopicRun(spark, server, topic, tmp_path)
+
+    return make
+
+
+def test_every_record_once(make):
+    run = make(3)
+    for node in "abc":
+        run.land(1500, node, times=2)
+    made = run("--max-files", "2")
+    assert (made["records"], made["duplicates"]) == (4500, 4500)
+    assert made["batches"] > 1
+    assert made["landing"] == run.url
+    assert run.keys() == run.expected()
+    assert run()["batches"] == 0
+    assert "nothing new has landed" in run.output
+    run(command="compact")
+    run.land(10, "d")
+    expected = run.expected()
+    # Neither a line that is no record nor a message without a value stops it.
+    write(run.port, run.topic, {"value": b"nonsense", "partition": 0}, {"key": b"x", "partition": 0})
+    made = run()
+    assert (made["records"], made["corrupt"], made["duplicates"], made["damaged_files"]) == (10, 1, 0, 0)
+    assert run.keys() == expected
+    (row,) = existing(run.spark, run.root).corrupt().collect()
+    assert row.src_file.startswith(f"kafka:{run.topic}/0/")
+    assert run()["batches"] == 0
+
+
+def test_messages_that_were_deleted_before_they_were_read(make):
+    run = make(1)
+    run.land(10)
+    run()
+    kept = run.keys()
+    run.land(10)
+    run.land(10)
+    delete_before(run.port, run.topic, 0, 2)
+    run("--checkpoint", "x", code=2)
+    run(code=1)
+    said = f"The topic {run.topic} has lost messages that were not read: partition 0 lacks the offsets 1 to 1."
+    assert said in run.output
+    assert run.keys() == kept
+    assert run("--skip-lost")["records"] == 10
+    assert run.keys() == sorted([*kept, *run.expected()])
+    assert run()["batches"] == 0
+
+
+def test_a_topic_that_was_made_again(make):
+    run = make(1)
+    run.land(10)
+    run()
+    kept = run.keys()
+    create_again(run)
+    run.land(20)
+    run(code=1)
+    assert "it was deleted and created again" in run.output
+    run("--skip-lost")
+    assert run.keys() == sorted([*kept, *run.expected()])
+
+
+def create_again(run):
+    """Delete the topic and create it; a broker deletes the former one in its own time."""
+    admin, end = AdminClient(settings(run.port)), time.monotonic() + 120
+    admin.delete_topics([run.topic])[run.topic].result(60)
+    while run.topic in admin.list_topics(timeout=60).topics:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    create(run.port, run.topic)
+
+
+@pytest.mark.timeout(900)
+def test_an_ingest_that_is_killed_goes_on(make):
+    run = make(2)
+    for node in "abcdef":
+        run.land(400, node)
+    where = [run.url, "--lake", run.root, "--max-files", "2"]
+    home = Path(run.store.folder("journal").removeprefix("file:"))
+
+    def begun():
+        return any(home.glob("batch=*"))
+
+    assert Victim("ingest", *where).kill_after(begun, random.uniform(0, 2))
+    if snapshot(run.store).batches:
+        found = run.keys()
+        assert len(found) == len(set(found)) and set(found) <= set(run.expected())
+    run()
+    assert run.keys() == run.expected()
+    named = {batch.folder for batch in snapshot(run.store).batches}
+    assert {path.name for path in home.glob("batch=*")} == named - {None}, "nothing is left of the killed attempt"
+
+
+@pytest.mark.timeout(900)
+def test_a_continuous_run_while_the_broker_is_away(make, spark, tmp_path):
+    with kafka() as own:
+        create(own.port, "journal", partitions=2)
+        run = TopicRun(spark, own, "journal", tmp_path)
+        run.land(10)
+        log = tmp_path / "log.txt"
+        conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
+        where = [run.url, "--lake", run.root, "--continuous", "--interval-seconds", "0.2", "--master", "local[2]"]
+        command = [sys.executable, "-m", "babelgate", "pipeline", "ingest", *where, *conf]
+        with log.open("w") as file, subprocess.Popen(command, stdout=file, stderr=file) as process, killed(process):
+
+            def wait(text):
+                end = time.monotonic() + 300
+                while text not in log.read_text():
+                    assert process.poll() is None and time.monotonic() < end, log.read_text()
+                    time.sleep(0.1)
+
+            wait("batch of 1 messages: 10 records")
+            own.kill()
+            wait("Trying again in 1 s.")
+            own.start()
+            run.land(11)
+            wait(" 11 records")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(240) == 0, log.read_text()
+        assert "Ingested 21 records of 2 files" in log.read_text()
+        assert run.keys() == run.expected()
