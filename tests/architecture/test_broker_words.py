@@ -14,9 +14,12 @@ BROKERS = re.compile(
 _EXAMPLES = "examples of what bindings answer, as clients see it"
 _LIMIT = "a limit cites the page of the vendor from which it comes"
 _PROPERTIES = "the published schema of the properties of the one broker that has some; its binding checks them"
+_LANDING = "how to write the URL of a topic for the journal, in the words that users read"
 
 ALLOWED = {
+    "config/sections.py": (_LANDING, 1),
     "envelope/contract.py": (_LIMIT, 2),
+    "pipeline/cli/datasets.py": (_LANDING, 1),
     "pipeline/storage/inputs.py": (_LIMIT, 2),
     "http/openapi/parts/envelopes.yaml": (_PROPERTIES, 3),
     "http/openapi/parts/problems.yaml": (_EXAMPLES, 4),

@@ -48,6 +48,8 @@ BAD = [
     ("journal: {landing: '{directory}/landed'}", {}, "journal.landing"),
     ("journal: {landing: '{directory}/journal', open_directory: /proc/journal}", {}, "journal.open_directory"),
     ("journal: {landing: 'nonsense://bucket'}", {}, "journal.landing"),
+    ("journal: {landing: 'kafka://127.0.0.1:1'}", {}, "journal.landing"),
+    ("journal: {landing: 'kafka://127.0.0.1:1/journal', max_bytes: 10000000}", {}, "journal.max_bytes"),
     ("journal: {landing: '{directory}/journal', open_directory: '{file}/open'}", {}, "journal.open_directory"),
     ("peers: {addresses: ['127.0.0.1:1'], listen: '127.0.0.1:2'}", {}, "token_keys"),
     (KEYS + "peers: {addresses: ['127.0.0.1:1']}", {}, "peers.listen"),

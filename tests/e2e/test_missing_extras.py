@@ -126,6 +126,18 @@ def test_a_landing_place_elsewhere(without: Without, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "check-config"])
+def test_a_topic_as_landing_place(without: Without, command: str) -> None:
+    config = {"journal": {"landing": "kafka://127.0.0.1:1/journal"}, "port": 0}
+    line = without.told("kafka", command, "--config", "babelgate.yaml", config=config)
+    assert line.startswith("journal.landing: the client of Kafka is not installed: ")
+
+
+def test_ingest_from_a_topic(without: Without) -> None:
+    line = without.told("kafka", "pipeline", "ingest", "kafka://127.0.0.1:1/journal", *LAKE)
+    assert line.startswith("Error: LANDING: the client of Kafka is not installed: ")
+
+
+@pytest.mark.parametrize("command", ["serve", "check-config"])
 def test_schemas_of_jobs(without: Without, tmp_path: Path, command: str) -> None:
     config = {"schemas": {"directory": str(tmp_path)}, "port": 0}
     line = without.told("schemas", command, "--config", "babelgate.yaml", config=config)

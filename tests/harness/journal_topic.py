@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import zstandard
+from confluent_kafka.admin import AdminClient
 
 from babelgate.observe.journal.record import Record
-from tests.brokers.kafka.harness import read
+from tests.brokers.kafka.harness import create, read, settings
 from tests.harness.journal import lines
+
+
+def create_topic(port: int, topic: str, partitions: int = 1) -> None:
+    """Create a topic, and wait until the broker knows it: it hears of it after the controller has answered."""
+    create(port, topic, partitions=partitions)
+    admin, end = AdminClient(settings(port)), time.monotonic() + 120
+    while True:
+        known = admin.list_topics(timeout=60).topics.get(topic)
+        if known is not None and [each.leader for each in known.partitions.values()] == [1] * partitions:
+            return
+        assert time.monotonic() < end, f"{topic} has no leaders"
+        time.sleep(0.1)
 
 
 def frames(port: int, topic: str) -> list[tuple[str, list[Record]]]:

@@ -19,9 +19,9 @@ from babelgate.observe.journal.record import Segment
 from babelgate.pipeline.cli.main import pipeline
 from babelgate.pipeline.journal.reader import existing, read_journal, snapshot
 from babelgate.pipeline.storage.datasets import DatasetStore
-from tests.brokers.kafka.harness import KafkaBroker, create, delete_before, settings, write
+from tests.brokers.kafka.harness import KafkaBroker, delete_before, settings, write
 from tests.brokers.kafka.server import kafka
-from tests.harness.journal_topic import landed_in
+from tests.harness.journal_topic import create_topic, landed_in
 from tests.pipeline.conftest import CONF
 from tests.pipeline.segments import Writer, keys
 from tests.pipeline.test_ingest_continuous import killed
@@ -82,7 +82,7 @@ def server(servers):
 def make(spark, server, tmp_path):
     def make(partitions):
         topic = f"journal-{random.getrandbits(64):x}"
-        create(server.port, topic, partitions=partitions)
+        create_topic(server.port, topic, partitions=partitions)
         return TopicRun(spark, server, topic, tmp_path)
 
     return make
@@ -108,7 +108,7 @@ def test_every_record_once(make):
     assert (made["records"], made["corrupt"], made["duplicates"], made["damaged_files"]) == (10, 1, 0, 0)
     assert run.keys() == expected
     (row,) = existing(run.spark, run.root).corrupt().collect()
-    assert row.src_file.startswith(f"kafka:{run.topic}/0/")
+    assert row.src_file.startswith(f"topic:{run.topic}/0/")
     assert run()["batches"] == 0
 
 
@@ -150,7 +150,7 @@ def create_again(run):
     while run.topic in admin.list_topics(timeout=60).topics:
         assert time.monotonic() < end
         time.sleep(0.1)
-    create(run.port, run.topic)
+    create_topic(run.port, run.topic)
 
 
 @pytest.mark.timeout(900)
@@ -177,7 +177,7 @@ def test_an_ingest_that_is_killed_goes_on(make):
 @pytest.mark.timeout(900)
 def test_a_continuous_run_while_the_broker_is_away(make, spark, tmp_path):
     with kafka() as own:
-        create(own.port, "journal", partitions=2)
+        create_topic(own.port, "journal", partitions=2)
         run = TopicRun(spark, own, "journal", tmp_path)
         run.land(10)
         log = tmp_path / "log.txt"

@@ -9,11 +9,10 @@ import httpx
 import pytest
 
 from babelgate.observe.journal.record import Record
-from tests.brokers.kafka.harness import create
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.gateway import ForkedGateway
 from tests.harness.journal import check_numbers, kept
-from tests.harness.journal_topic import landed_in
+from tests.harness.journal_topic import create_topic, landed_in
 from tests.harness.local import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -33,7 +32,7 @@ def accepted(found: list[Record]) -> list[str | None]:
 
 def metric(client: httpx.Client, name: str) -> float:
     lines = client.get("/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name} ") or line.startswith(f"{name}{{"))
+    return sum(float(line.split()[-1]) for line in lines if line.partition(" ")[0] == name)
 
 
 def story(client: httpx.Client, message_id: str) -> list[Any]:
@@ -48,7 +47,7 @@ async def test_nothing_is_lost_by_a_kill_or_without_the_broker(tmp_path: Path) -
 
 
 async def what_lands(server: KafkaServer, tmp_path: Path) -> None:
-    create(server.port, "journal", partitions=2)
+    create_topic(server.port, "journal", partitions=2)
     opened = tmp_path / "journal"
     landing = f"kafka://127.0.0.1:{server.port}/journal"
     process = ForkedGateway(tmp_path, {"journal": {"landing": landing, "segment_seconds": 0.5}})

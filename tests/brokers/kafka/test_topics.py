@@ -15,10 +15,10 @@ from babelgate.brokers.landing import MessagesGone, landing_store, topic_source
 from babelgate.errors import BrokerRejected, BrokerUnavailable, ConfigError
 from babelgate.observe.journal.frames import Compression
 from babelgate.observe.journal.record import Record, encode, new_epoch
-from tests.brokers.kafka.harness import create, delete_before, limit_bytes, write
+from tests.brokers.kafka.harness import delete_before, limit_bytes, write
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.journal import lines, numbers
-from tests.harness.journal_topic import frames, landed_in, plain
+from tests.harness.journal_topic import create_topic, frames, landed_in, plain
 from tests.harness.local import free_port
 
 pytestmark = pytest.mark.kafka
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def topic(server: KafkaServer, queue: str) -> str:
-    create(server.port, queue, partitions=3)
+    create_topic(server.port, queue, partitions=3)
     return queue
 
 
@@ -109,7 +109,7 @@ def test_a_topic_that_is_missing_or_away(server: KafkaServer, queue: str, tmp_pa
     monkeypatch.setattr("babelgate.brokers.kafka.topics.SECONDS", 1.0)
     with pytest.raises(BrokerUnavailable, match="refused"):
         landing_store(f"kafka://127.0.0.1:{free_port()}/{queue}", "zstd").put(path, path.name)
-    create(server.port, queue)
+    create_topic(server.port, queue)
     monkeypatch.undo()
     store.put(path, path.name)
     assert numbers(landed_in(server.port, queue)) == [1, 2, 3]

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from babelgate.brokers.kafka.errors import error_of, translate
+from babelgate.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
 from babelgate.brokers.kafka.url import topic_of
 from babelgate.brokers.landing import MessagesGone, TopicBounds, TopicMessage
 from babelgate.errors import BrokerRejected, BrokerUnavailable
@@ -67,9 +67,10 @@ class _Cluster:
             client.poll(0)
             raise self.translated(error) from None
         found = answer.topics[self.topic]
-        if found.error is not None or not found.partitions:
-            reason = f"the topic {self.topic} does not exist, or may not be seen"
-            raise BrokerRejected(_NAME, reason) if found.error else BrokerUnavailable(_NAME, "it is being created")
+        if found.error is not None and found.error.code() in MISSING_TOPIC:
+            raise BrokerRejected(_NAME, f"the topic {self.topic} does not exist, or may not be seen")
+        if found.error is not None:
+            raise self.translated(found.error)
         return len(found.partitions), str(answer.cluster_id)
 
     def translated(self, error: BaseException | KafkaError, *, written: bool = False) -> Exception:
@@ -89,7 +90,9 @@ class _Cluster:
             raise BrokerUnavailable(_NAME, f"no answer within {SECONDS:g} s") from None
 
     def _failed(self, error: KafkaError) -> None:
-        self.cause = error
+        # That all brokers are down says less than why one of them is.
+        if self.cause is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.cause = error
 
 
 class TopicStore:
@@ -128,7 +131,7 @@ class TopicStore:
                 needed = largest + _OVERHEAD_BYTES
                 reason = f"a record takes {largest} bytes: max.message.bytes of {self._cluster.topic} must be {needed}"
                 raise BrokerRejected(_NAME, reason)
-            offsets = _Sending(self._cluster, producer, partition).send(name, packed, [size for _, size in sizes])
+            offsets = _SegmentSender(self._cluster, producer, partition).send(name, packed, [size for _, size in sizes])
         finally:
             packed.unlink(missing_ok=True)
         self._producer = producer, limit
@@ -184,7 +187,7 @@ class TopicStore:
             consumer.unassign()
 
 
-class _Sending:
+class _SegmentSender:
     """Sends the frames of one segment, and waits until all are confirmed."""
 
     def __init__(self, cluster: _Cluster, producer: Any, partition: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from pathlib import Path
 
@@ -92,7 +93,8 @@ def validate(
     "--password-file",
     type=_EXISTING,
     envvar="BABELGATE_LANDING_PASSWORD_FILE",
-    help="File with the password for the topic, instead of one in its URL; or set BABELGATE_LANDING_PASSWORD_FILE.",
+    help="File with the password for a topic, instead of one in its URL; or set BABELGATE_LANDING_PASSWORD_FILE, or "
+    "BABELGATE_LANDING_PASSWORD to the password itself.",
 )
 @click.option("--skip-lost", is_flag=True, help="Go on although the topic has lost messages that were not read.")
 @starts_spark
@@ -108,7 +110,7 @@ def ingest(
 ) -> None:
     """Read the journal's segments in LANDING, a folder or URL, into journal/ of the lake, every record once.
 
-    LANDING may be a topic of Kafka: kafka://HOST[:PORT]/TOPIC. Its offsets are kept in the lake.
+    LANDING may be a topic: kafka://HOST[:PORT]/TOPIC. Its offsets are kept in the lake.
 
     Corrupt lines go to journal_corrupt/, and journal_gaps/ lists missing records. The command may be killed at any time
     and started again.
@@ -132,7 +134,9 @@ def ingest(
         raise click.UsageError("--skip-lost is for a topic")
     with tables_follow(lake, *tables):
         if of_a_topic:
-            password = None if password_file is None else password_file.read_text("utf-8").strip()
+            password = os.environ.get("BABELGATE_LANDING_PASSWORD")
+            if password_file is not None:
+                password = password_file.read_text("utf-8").strip()
             ingest_topic(launch, TopicOptions(landing, password, max_files, skip_lost), lake, every, committed)
         else:
             run(launch, landing, lake, every, max_files, checkpoint, committed)

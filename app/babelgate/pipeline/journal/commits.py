@@ -50,7 +50,7 @@ class ProcessRecords(msgspec.Struct, frozen=True):
 
 
 class TopicPosition(msgspec.Struct, frozen=True):
-    """Up to where a topic of Kafka was read: the offset of the next message in each partition.
+    """Up to where a topic was read: the offset of the next message in each partition.
 
     ``topic_id``: a topic that was deleted and created again has another one.
     """

@@ -1,4 +1,4 @@
-"""The job ``ingest`` on a topic of Kafka. Each batch commits its rows together with the offsets behind its messages."""
+"""The job ``ingest`` on a topic. Each batch commits its rows together with the offsets behind its messages."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class _TopicJob:
             except BrokerError as error:
                 raise JobFailed(str(error)) from error
             topic = self._source.topic
-            messages = {f"kafka:{topic}/{each.partition}/{each.offset}": each.value for each in found}
+            messages = {f"topic:{topic}/{each.partition}/{each.offset}": each.value for each in found}
             name = hashlib.sha256(repr((position, after)).encode()).hexdigest()[:12]
             reached = TopicPosition(bounds.cluster_id, topic, bounds.topic_id, after)
             made = self._ingest.messages(f"topic-{name}-{time.time_ns()}", messages, reached)

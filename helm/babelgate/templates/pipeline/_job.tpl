@@ -105,6 +105,9 @@ imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 env:
   - {name: SPARK_DRIVER_MEMORY, value: {{ $size.driverMemory }}}
   - {name: JAVA_TOOL_OPTIONS, value: "-XX:ActiveProcessorCount={{ int $size.tasks }}"}
+  {{- with $root.Values.pipeline.landingSecret }}
+  - {name: BABELGATE_LANDING_PASSWORD, valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: password}}}
+  {{- end }}
 resources:
   {{- toYaml $size.resources | nindent 2 }}
 securityContext:
