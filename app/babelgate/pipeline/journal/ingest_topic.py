@@ -15,7 +15,7 @@ from babelgate.brokers.landing import MessagesGone, TopicBounds, TopicSource, to
 from babelgate.errors import BrokerError, ConfigError
 from babelgate.masking import mask_url
 from babelgate.pipeline.continuous import Continuous, Service, serving, stop_signals
-from babelgate.pipeline.errors import JobFailed
+from babelgate.pipeline.errors import ExtraMissing, JobFailed
 from babelgate.pipeline.journal.commits import IngestedState, TopicPosition
 from babelgate.pipeline.journal.ingest import facts_of, finish, publish_gaps, totals_text
 from babelgate.pipeline.journal.ingest_batch import BatchWriter, Totals
@@ -57,12 +57,15 @@ def ingest_topic(
     """Run the job and print its result. Returns the facts of the summary.
 
     ``every``: of an endless run; None: read the messages there are and end. ``committed``: called in an endless run
-    before its first round, and after each batch. Raises UsageError for a URL that cannot work, JobFailed.
+    before its first round, and after each batch. Raises UsageError for a URL that cannot work, ExtraMissing without the
+    client, JobFailed.
     """
     began = time.monotonic()
     try:
         source = topic_source(asked.url, {} if asked.password is None else {"password": asked.password}, "LANDING")
     except ConfigError as error:
+        if "extra" in error.facts:
+            raise ExtraMissing(error.reason) from error
         raise click.UsageError(str(error)) from error
     with closing(source):
         bounds = None if every is not None else _bounds(source)
