@@ -84,6 +84,8 @@ AFFECTED: Mapping[str, Iterable[str]] = {
     "Makefile": (),
     "README.md": ("processes", "site"),
     "SECURITY.md": ("site",),
+    "app/babelgate/brokers/kafka/topics.py": ("kafka", "pipeline", "processes"),
+    "app/babelgate/brokers/landing.py": ("kafka", "image", "pipeline", "processes"),
     "app/babelgate/cli/": ("processes", "image"),
     "app/babelgate/config/changes.py": ("http", "processes"),
     "app/babelgate/config/differences.py": ("processes",),
