@@ -14,9 +14,11 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 
-from babelgate.brokers.landing import landing_store
+from babelgate.brokers.landing import TopicBounds, landing_store
 from babelgate.observe.journal.record import Segment
 from babelgate.pipeline.cli.main import pipeline
+from babelgate.pipeline.journal.commits import TopicPosition
+from babelgate.pipeline.journal.ingest_topic import Lost, next_position
 from babelgate.pipeline.journal.reader import existing, read_journal, snapshot
 from babelgate.pipeline.storage.datasets import DatasetStore
 from tests.brokers.kafka.harness import KafkaBroker, delete_before, settings, write
@@ -151,6 +153,29 @@ def create_again(run):
         assert time.monotonic() < end
         time.sleep(0.1)
     create_topic(run.port, run.topic)
+
+
+def test_where_the_next_batch_begins():
+    def bounds(firsts, ends, topic_id="t"):
+        return TopicBounds("c", topic_id, firsts, ends)
+
+    def begin(before, now, **how):
+        position = None if before is None else TopicPosition("c", "journal", "t", before)
+        return next_position(position, now, "journal", **how).offsets
+
+    assert begin(None, bounds([3, 0], [9, 0])) == [3, 0]
+    assert begin([5, 0], bounds([3, 0], [9, 4])) == [5, 0]
+    assert begin([5], bounds([3, 0], [9, 4])) == [5, 0], "a partition was added"
+    for before, now, words, skipped in (
+        ([2], bounds([3], [9]), "partition 0 lacks the offsets 2 to 2", [3]),
+        ([5], bounds([3, 1], [9, 4]), "partition 1 lacks the offsets 0 to 0", [5, 1]),
+        ([5], bounds([0], [4]), "partition 0 ends at the offset 4, before 5", [4]),
+        ([5], bounds([0], [9], "other"), "deleted and created again", [0]),
+        ([5, 5], bounds([0], [9]), "deleted and created again", [0]),
+    ):
+        with pytest.raises(Lost, match=words):
+            begin(before, now)
+        assert begin(before, now, skips_lost=True) == skipped
 
 
 @pytest.mark.timeout(900)

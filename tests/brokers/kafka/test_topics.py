@@ -137,6 +137,10 @@ def test_a_reader_goes_on_where_it_was(server: KafkaServer, topic: str, reader: 
     assert len({each[:2] for each in found}) == len(found) == sum(bounds.ends)
     records = [record for each in found for record in lines(plain(each.value), topic)]
     assert sorted(numbers(records)) == sorted(list(range(1, 2001)) * 6)
+    # What comes after the asked end is not passed over, also where the end of the partition is seen meanwhile.
+    asked = [min(end, 1) for end in bounds.ends]
+    some, after = reader.read([0, 0, 0], asked, 100, 1 << 20)
+    assert (len(some), after) == (sum(asked), asked)
     # At least one message, however few bytes may be read.
     assert len(reader.read([0, 0, 0], bounds.ends, 100, 1)[0]) == 1
     assert reader.read(bounds.ends, bounds.ends, 100, 1) == ([], bounds.ends)

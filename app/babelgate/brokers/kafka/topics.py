@@ -291,7 +291,7 @@ class TopicReader:
                         size += len(value)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     # The last offsets of a partition may have no message, after compaction for example.
-                    after[number] = max(after[number], message.offset())
+                    after[number] = max(after[number], min(message.offset(), ends[number]))
                 elif error.code() in _GONE:
                     raise MessagesGone
                 elif error.code() not in _PASSING:

@@ -172,11 +172,11 @@ class _TopicJob:
 
     def _round(self, is_stopping: Callable[[], bool], service: Service | None = None) -> bool:
         """Read from the committed offsets to the present end of the topic. Returns whether it was reached."""
-        bounds = _bounds(self._source)
+        topic, bounds = self._source.topic, _bounds(self._source)
         while True:
-            position = self._position(bounds)
-            is_read = all(start >= end for start, end in zip(position.offsets, bounds.ends, strict=True))
-            if is_read and position == self._ingest.known.topics.get((bounds.cluster_id, self._source.topic)):
+            before = self._ingest.known.topics.get((bounds.cluster_id, topic))
+            position = next_position(before, bounds, topic, skips_lost=self._skips_lost)
+            if position == before and position.offsets == bounds.ends:
                 return True
             if is_stopping():
                 return False
@@ -187,7 +187,6 @@ class _TopicJob:
                 continue
             except BrokerError as error:
                 raise JobFailed(str(error)) from error
-            topic = self._source.topic
             messages = {f"topic:{topic}/{each.partition}/{each.offset}": each.value for each in found}
             name = hashlib.sha256(repr((position, after)).encode()).hexdigest()[:12]
             reached = TopicPosition(bounds.cluster_id, topic, bounds.topic_id, after)
@@ -200,26 +199,33 @@ class _TopicJob:
                 service.round_done()
                 say(f"ingest: batch of {len(found)} messages: {totals_text(made)}")
 
-    def _position(self, bounds: TopicBounds) -> TopicPosition:
-        """Where the next batch begins. Raises Lost if the topic no longer has the messages there."""
-        key = bounds.cluster_id, self._source.topic
-        before = self._ingest.known.topics.get(key)
-        if before is None:
-            return TopicPosition(*key, bounds.topic_id, list(bounds.firsts))
-        count = len(bounds.ends)
-        wanted = [*before.offsets, *[0] * (count - len(before.offsets))][:count]
-        lost = [
-            f"partition {number} lacks the offsets {start} to {first - 1}"
-            for number, (start, first) in enumerate(zip(wanted, bounds.firsts, strict=True))
-            if start < first
-        ]
-        if before.topic_id != bounds.topic_id or len(before.offsets) > count:
-            wanted = [0] * count
-            lost = ["it was deleted and created again, and what the former one had behind the read offsets is lost"]
-        if lost and not self._skips_lost:
-            raise Lost(
-                f"The topic {key[1]} has lost messages that were not read: {'; '.join(lost)}. Their records are lost. "
-                "To go on with what there is: --skip-lost. journal_gaps then says which records are missing."
-            )
-        offsets = [max(each) for each in zip(wanted, bounds.firsts, strict=True)]
-        return TopicPosition(*key, bounds.topic_id, offsets)
+
+def next_position(
+    before: TopicPosition | None, bounds: TopicBounds, topic: str, *, skips_lost: bool = False
+) -> TopicPosition:
+    """Where the next batch begins, if the last one ended at ``before``; None: there is none.
+
+    Raises Lost if the topic does not have the messages there any more, unless it ``skips_lost``.
+    """
+    if before is None:
+        return TopicPosition(bounds.cluster_id, topic, bounds.topic_id, list(bounds.firsts))
+    count = len(bounds.ends)
+    wanted = [*before.offsets, *[0] * (count - len(before.offsets))][:count]
+    lost = [
+        f"partition {number} lacks the offsets {start} to {first - 1}"
+        if start < first
+        else f"partition {number} ends at the offset {end}, before {start}, up to which it was read"
+        for number, (start, first, end) in enumerate(zip(wanted, bounds.firsts, bounds.ends, strict=True))
+        if not first <= start <= end
+    ]
+    if before.topic_id != bounds.topic_id or len(before.offsets) > count:
+        wanted = [0] * count
+        lost = ["it was deleted and created again, and what the former one had behind the read offsets is lost"]
+    if lost and not skips_lost:
+        raise Lost(
+            f"The topic {topic} has lost messages that were not read: {'; '.join(lost)}. Their records are lost. "
+            "To go on with what there is: --skip-lost. journal_gaps then says which records are missing."
+        )
+    within = zip(wanted, bounds.firsts, bounds.ends, strict=True)
+    offsets = [min(max(start, first), end) for start, first, end in within]
+    return TopicPosition(bounds.cluster_id, topic, bounds.topic_id, offsets)
