@@ -267,7 +267,7 @@ CACHES = [
         3_500,
     ),
     Remembered(
-        "babelgate.brokers.rabbitmq.incoming._way_of",
+        "babelgate.brokers.rabbitmq.incoming._routing_of",
         "ways of deliveries",
         "process",
         lambda n: (b"\xff%b\xff%b" % (_wide(n, 255).encode(), _wide(n, 255).encode()),),

@@ -47,7 +47,7 @@ class Circuit:
         )
 
 
-_GATHERING = 0.1
+_LINGER_SHARE = 0.1
 """The part of the duration of a batch for which the next one waits for more calls."""
 
 _LEAST_GATHERING_SECONDS = 0.001
@@ -193,8 +193,8 @@ class Batcher(Generic[Item, Result]):
     async def _gather(self) -> None:
         """Wait a moment for the callers of the last batch."""
         latest = self._ended + turns.RETURN_SECONDS
-        await turns.returned(lambda: len(self._pending), self._expected, latest)
-        left = min(self._ended + self._batch_seconds * _GATHERING, latest) - self._loop.time()
+        await turns.wait_for_callers(lambda: len(self._pending), self._expected, latest)
+        left = min(self._ended + self._batch_seconds * _LINGER_SHARE, latest) - self._loop.time()
         if left < _LEAST_GATHERING_SECONDS or len(self._pending) >= self._expected:
             return
         self._gathering = self._loop.create_future()

@@ -66,7 +66,7 @@ class QueueDepth:
             raise QueueFull(queue=self._route.queue, depth=depth, limit=most, retry_after=1)
 
     def take(self, messages: int) -> None:
-        """So many messages are published."""
+        """Count messages that are published now."""
         self._published += messages
 
     async def know(self) -> None:

@@ -316,7 +316,7 @@ class Receiver:
 
     async def _gather(self) -> None:
         """Wait a moment for the receives that the last reserve served."""
-        await turns.returned(lambda: self.waiters, self._expected, self._served_at + self.return_seconds)
+        await turns.wait_for_callers(lambda: self.waiters, self._expected, self._served_at + self.return_seconds)
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""

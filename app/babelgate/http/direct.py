@@ -58,9 +58,9 @@ MAX_BODY_BYTES = 8_192
 _JSON_TYPES = frozenset(
     {JSON, *(b"application/json;%bcharset=%b" % each for each in product((b"", b" "), (b"utf-8", b"UTF-8")))}
 )
-_OF_PAGES = frozenset({b"origin", b"sec-fetch-site"})
+_BROWSER_HEADERS = frozenset({b"origin", b"sec-fetch-site"})
 """A request with one of them may come from a web page: the application decides whether it is admitted."""
-_UNUSUAL = UNUSUAL | _OF_PAGES | {b"content-encoding", b"expect", b"transfer-encoding", TRACEPARENT, BAGGAGE}
+_NEEDS_ASGI = UNUSUAL | _BROWSER_HEADERS | {b"content-encoding", b"expect", b"transfer-encoding", TRACEPARENT, BAGGAGE}
 
 _PUBLISH, _RECEIVE, _ACK = "messages", "messages:receive", "messages:ack"
 _TEMPLATES = {verb: f"/queues/{{queue}}/{verb}" for verb in (_PUBLISH, _RECEIVE, _ACK)}
@@ -141,7 +141,7 @@ class DirectEndpoints:
             and method == b"POST"
             and (not query or verb == _RECEIVE)
             and fields.get(b"content-type", JSON) in _JSON_TYPES
-            and _UNUSUAL.isdisjoint(fields)
+            and _NEEDS_ASGI.isdisjoint(fields)
         )
 
     def begin(self, request: DirectRequest, body: bytes) -> bytes | None:

@@ -44,7 +44,7 @@ LARGE_BYTES = 32_768
 RETURN_SECONDS = 0.02
 """The longest wait after an answer for its callers to call again."""
 
-_ENOUGH = 256
+_BATCH_TARGET = 256
 """Callers of one call beyond which waiting for more gains little."""
 
 _EMPTY_TURNS = 8
@@ -164,13 +164,13 @@ async def next_turn() -> None:
     await _turns().next()
 
 
-async def returned(count: Callable[[], int], expected: int, latest: float) -> None:
+async def wait_for_callers(count: Callable[[], int], expected: int, latest: float) -> None:
     """Wait for callers that come back after an answer, so that one call to the broker serves all of them.
 
     ``count``: how many wait now. The wait ends when they are as many as ``expected`` or simply many, when several turns
     bring no other caller, or at ``latest``, by the loop's clock.
     """
-    expected = min(expected, _ENOUGH)
+    expected = min(expected, _BATCH_TARGET)
     waiting, empty = count(), 0
     while waiting < expected and empty < _EMPTY_TURNS and asyncio.get_running_loop().time() < latest:
         await asyncio.sleep(0)

@@ -82,7 +82,7 @@ class Shedder:
         self._process = secrets.token_hex(8).encode()
         self._waiting: deque[RefusedConnection] = deque()
 
-    def sheds(self, queue: str, verb: str) -> bool:
+    def should_shed(self, queue: str, verb: str) -> bool:
         """Whether to refuse the request of ``verb`` for ``queue``. Only publishes and receives are refused: settles end
         work."""
         if verb in _PUBLISH:

@@ -197,7 +197,7 @@ class GatewayProtocol(GatewayConnection):
         if cycle is not None and not cycle.response_complete:
             if not self.pipeline:
                 self._served = cycle
-        elif self._shedder is not None and self._shedder.sheds(target.queue, target.verb):
+        elif self._shedder is not None and self._shedder.should_shed(target.queue, target.verb):
             self._shed(self._shedder, fields, target)
             return
         elif (

@@ -80,7 +80,7 @@ async def crowded(flusher: Flusher, coalescer: Batcher[int, int]) -> None:
 
 
 async def test_the_callers_of_a_batch_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batcher, "_GATHERING", 1e6)
+    monkeypatch.setattr(batcher, "_LINGER_SHARE", 1e6)
     monkeypatch.setattr(turns, "RETURN_SECONDS", 1e6)
     flusher = Flusher()
     coalescer = Batcher(flusher, 100)
@@ -121,7 +121,7 @@ async def test_two_groups_of_callers_become_one() -> None:
 
 
 async def test_a_call_does_not_wait_for_long_for_those_of_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batcher, "_GATHERING", 1e6)
+    monkeypatch.setattr(batcher, "_LINGER_SHARE", 1e6)
     flusher = Flusher()
     coalescer = Batcher(flusher, 100)
     await crowded(flusher, coalescer)
@@ -130,7 +130,7 @@ async def test_a_call_does_not_wait_for_long_for_those_of_the_last_batch(monkeyp
 
 
 async def test_a_call_that_waits_for_others_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batcher, "_GATHERING", 1e6)
+    monkeypatch.setattr(batcher, "_LINGER_SHARE", 1e6)
     monkeypatch.setattr(turns, "RETURN_SECONDS", 2.0)
     flusher = Flusher()
     coalescer = Batcher(flusher, 100, budget=Budget("redis", 0.1))

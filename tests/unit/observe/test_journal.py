@@ -175,7 +175,7 @@ async def test_a_full_disk_is_a_gap(make: Make, landing: Path, opened: Path) -> 
             recording.observe(happened("delivered"))
         await eventually(lambda: recording.stats().errors > 0)
         assert recording.stats().buffer_bytes >= 65_536
-        assert not recording.crowded, "nobody waits"
+        assert not recording.is_full, "nobody waits"
     dropped = recording.stats().dropped
     assert dropped > 0
     await eventually(lambda: recording.stats().buffer_bytes == 0)
@@ -193,7 +193,7 @@ async def test_callers_may_be_held_back_instead(make: Make, landing: Path) -> No
     recording.start()
     await recording.capacity()
     recording.observe(happened("delivered", *[MESSAGE] * 120))
-    assert recording.crowded
+    assert recording.is_full
     await asyncio.gather(*(recording.capacity() for _ in range(10)))
     await recording.close()
     assert len(read(landing)) == 120
@@ -272,7 +272,7 @@ async def test_every_setting_arrives(tmp_path: Path) -> None:
     assert path.name.startswith("shop-") and path.suffix == ".zst"
     assert [bytes(cast(Raw, record.envelope)) for record in read(tmp_path / "landing")] == [b"{}"]
     configured.observe(happened("acked", *[MESSAGE] * 120))
-    assert configured.crowded
+    assert configured.is_full
 
 
 def test_without_a_landing_place_there_is_none() -> None:

@@ -91,12 +91,12 @@ def arrival_of(payload: bytes) -> Arrival:
     if payload.startswith(_DELIVER):
         consumer, at = _short_at(payload, at)
     tag, bits = TAG.unpack_from(payload, at)
-    exchange, key, left = _way_of(payload[at + TAG.size :])
+    exchange, key, left = _routing_of(payload[at + TAG.size :])
     return Arrival(tag, bool(bits & 1), exchange, key, consumer, left)
 
 
 @lru_cache(_USUAL)
-def _way_of(data: bytes) -> tuple[str, str, int]:
+def _routing_of(data: bytes) -> tuple[str, str, int]:
     """Exchange and routing key, and the count that follows after a get. They are the same for most messages."""
     exchange, at = _short_at(data, 0)
     key, at = _short_at(data, at)

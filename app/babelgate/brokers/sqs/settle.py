@@ -162,7 +162,7 @@ class SqsSettler:
 
         async def show(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
             outcomes = await self._change(queue, [(each.receipt, seconds) for each in receipts])
-            return [_in_words(each, "delay_too_long", "/delay_seconds") for each in outcomes]
+            return [_explain(each, "delay_too_long", "/delay_seconds") for each in outcomes]
 
         outcomes = await self._each(handles, show)
         for handle, outcome in zip(handles, outcomes, strict=True):
@@ -177,7 +177,7 @@ class SqsSettler:
 
         async def hide(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
             outcomes = await self._change(queue, [(each.receipt, seconds) for each in receipts])
-            return [_in_words(each, "lease_too_long", "/lease_seconds") for each in outcomes]
+            return [_explain(each, "lease_too_long", "/lease_seconds") for each in outcomes]
 
         outcomes = await self._each(handles, hide)
         for handle, outcome in zip(handles, outcomes, strict=True):
@@ -261,7 +261,7 @@ def whole_seconds(seconds: float) -> int:
     return -int(-seconds // 1)
 
 
-def _in_words(outcome: Outcome, code: str, pointer: str) -> Outcome:
+def _explain(outcome: Outcome, code: str, pointer: str) -> Outcome:
     if outcome is None or _BEYOND not in str(outcome):
         return outcome
     reason = "Amazon SQS hides a message for at most 12 hours after it was received, all extends included."

@@ -132,7 +132,7 @@ class Journal:
         self._landing.start()
 
     @property
-    def crowded(self) -> bool:
+    def is_full(self) -> bool:
         """Whether an operation must wait for :meth:`capacity`. Always false if the journal drops records instead."""
         return self._buffer.size >= self._crowded
 
@@ -141,7 +141,7 @@ class Journal:
         self._waiting += 1
         try:
             async with asyncio.timeout(seconds):
-                while self.crowded:
+                while self.is_full:
                     self._has_capacity.clear()
                     await self._has_capacity.wait()
         except TimeoutError:
