@@ -230,7 +230,7 @@ async def came_back(expected: int, latest: float, arrivals: dict[int, int]) -> t
             await asyncio.sleep(0)
 
     arriving = asyncio.create_task(arrive())
-    await turns.returned(lambda: here, expected, latest)
+    await turns.wait_for_callers(lambda: here, expected, latest)
     waiting = False
     await arriving
     return here, turn
