@@ -65,9 +65,9 @@ class Batcher(Generic[Item, Result]):
     """Merges calls into batches. One batch is in flight at a time; calls that arrive meanwhile form the next batch.
 
     An idle batcher flushes in the same turn of the event loop, so a single call does not wait. Where the last batch has
-    just ended, the next one waits for its callers (:func:`babelgate.runtime.turns.wait_for_callers`), and for a tenth of the
-    last one's duration: they come back one by one, and would fall apart into small batches. The time budget of a call
-    runs from ``submit`` to its result and includes the wait for earlier batches.
+    just ended, the next one waits for its callers (:func:`babelgate.runtime.turns.wait_for_callers`), and for a tenth
+    of the last one's duration: they come back one by one, and would fall apart into small batches. The time budget of a
+    call runs from ``submit`` to its result and includes the wait for earlier batches.
     """
 
     def __init__(
