@@ -108,23 +108,6 @@ def test_all_workers_load_a_file_or_none_does(serving: Callable[..., Workers]) -
             wait_for(partial(gateway.measures, client, f"babelgate_config_{line}"))
 
 
-def test_a_signal_waits_until_a_worker_answers(serving: Callable[..., Workers]) -> None:
-    gateway = serving()
-    gateway.edit(lease_seconds(7))
-    workers = gateway.process.workers()
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)
-    try:
-        gateway.hang_up("SIGHUP waits")
-    finally:
-        for worker in workers:
-            os.kill(worker, signal.SIGCONT)
-    wait_for(lambda: '"cause":"SIGHUP","version":2' in gateway.process.log_text())
-    with gateway.process.client() as client:
-        gateway.all_serve(client, 2)
-    assert leases(gateway) == {7}
-
-
 def test_a_worker_that_starts_later_starts_with_the_accepted_file(serving: Callable[..., Workers]) -> None:
     gateway = serving()
     with gateway.process.client() as client:

@@ -65,7 +65,8 @@ class _Supervisor(Multiprocess):
     def handle_hup(self) -> None:
         """Let one worker load the configuration again, which sees to the others. uvicorn would restart them.
 
-        Until a worker answers, the signal stays in the queue, which :meth:`run` looks into twice a second.
+        Until a worker answers, the signal stays in the queue. :meth:`run` looks into it again once it has seen to its
+        workers: it waits up to WORKER_START_SECONDS for a silent one, and replaces it.
         """
         for process in self.processes:
             # A worker that starts would be ended by the signal; one that has ended cannot take it.

@@ -229,6 +229,9 @@ class WorkerGroup(Generic[Ready]):
         return self._process.served()
 
     async def _prepare(self, name: str) -> ConfigurationAnswer:
+        if self._pending is not None and self._pending[0].id == name:
+            # Asked again, because the answer did not arrive.
+            return self._process.served()
         try:
             await self._catch_up()
             candidate = await asyncio.to_thread(self._shared.candidate, name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from babelgate.cluster.worker_metrics import ANSWER_SECONDS, Workers
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
 from babelgate.gateway.loaded import ConfigurationAnswer, ConfigurationCall, Refusal, ReloadUnavailable
+from babelgate.server.server import _Supervisor
 from babelgate.server.worker_group import WorkerGroup, settings_of
 from tests.harness.local import eventually
 from tests.harness.world import KEYS, SIGNER
@@ -31,12 +34,13 @@ class Process:
     def __init__(self, refuses: bool = False) -> None:
         self.refuses = refuses
         self.version = 1
-        self.dropped = 0
+        self.prepared = self.dropped = 0
         self.told: list[str] = []
 
     async def prepare(self, settings: Settings) -> Settings:
         if self.refuses:
             raise ConfigError(key="brokers.new", reason="cannot be opened")
+        self.prepared += 1
         return settings
 
     async def apply(self, ready: Settings, candidate: Proposal) -> None:
@@ -128,9 +132,11 @@ async def test_what_one_worker_refuses_none_serves_by(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_gives_no_answer_is_asked_once_more(tmp_path: Path) -> None:
-    site = Site(tmp_path, [Process(), Process(), Process()])
+    processes = [Process(), Process(), Process()]
+    site = Site(tmp_path, processes)
     site.others[0].silent_calls = 1
     accepted = await site.agree()
+    assert [each.prepared for each in processes] == [0, 1, 1], "those that have prepared it do not once more"
     site.others[0].silent_calls = 2
     with pytest.raises(ReloadUnavailable, match="worker 2 gave no answer: no connection within 1 s"):
         await site.agree()
@@ -165,3 +171,30 @@ async def test_a_configuration_goes_as_plain_text_and_is_validated_again(tmp_pat
         other = site.shared[0].propose(bad, "a test", None)
         with pytest.raises((ValueError, ConfigError)):
             settings_of(site.shared[1], other)
+
+
+class Worker:
+    """A process of the supervisor, with its answers."""
+
+    def __init__(self, *, is_alive: bool, is_ready: bool, pid: int) -> None:
+        self.process = SimpleNamespace(is_alive=lambda: is_alive)
+        self.ready = is_ready
+        self.pid = pid
+
+    def is_ready(self, timeout: float) -> bool:
+        return self.ready
+
+
+def test_a_signal_waits_until_a_worker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = _Supervisor.__new__(_Supervisor)
+    dead, slow = (Worker(is_alive=alive, is_ready=not alive, pid=pid) for alive, pid in ((False, 1), (True, 2)))
+    supervisor.processes = [dead, slow]  # type: ignore[list-item]
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr("babelgate.server.server.os.kill", lambda *what: sent.append(what))
+    supervisor.signal_queue = [signal.SIGHUP, signal.SIGHUP]
+    for _ in range(3):
+        supervisor.handle_signals()
+        assert (supervisor.signal_queue, sent) == ([signal.SIGHUP], []), "it waits, once"
+    slow.ready = True
+    supervisor.handle_signals()
+    assert (supervisor.signal_queue, sent) == ([], [(2, signal.SIGHUP)])
