@@ -33,10 +33,9 @@ def supersede(
         if (addresses := _addresses(old, was)) and addresses == _addresses(gateway.router, successor)
     ]
     former.superseded = [*(each for each in former.superseded if each.was not in used), *same]
-    former.left_routes = [
-        *(each for each in former.left_routes if each() is not None),
-        *(weakref.ref(route) for route in left),
-    ]
+    # Each load finds the routes of former runtimes again. References compare as their routes do: ids tell them apart.
+    refs = [*former.left_routes, *map(weakref.ref, left)]
+    former.left_routes = list({id(each): each for each in refs if each() is not None}.values())
 
 
 def let_go(gateway: Gateway) -> list[Binding]:

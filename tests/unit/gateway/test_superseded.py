@@ -96,6 +96,15 @@ async def test_one_to_another_server_stays(site: Rotating) -> None:
     assert await site.later() == []
 
 
+async def test_each_left_route_is_remembered_once(site: Rotating) -> None:
+    await site.publish()
+    await site.rotate(address=THERE)
+    for _ in range(5):
+        await site.load(site.gateway.router.rules[0])
+    routes = [each() for each in site.gateway.former.left_routes]
+    assert len(routes) == len({id(each) for each in routes})
+
+
 async def test_one_that_is_used_again_stays(site: Rotating) -> None:
     second = await site.rotate()
     await site.load(Rule("q", site.one, address=HERE))
