@@ -84,6 +84,8 @@ class SettlementRetries:
         self._terms = terms
         self._pending: list[KeySettlement] = []
         self._task: asyncio.Task[None] | None = None
+        self.under_way = 0
+        """Publishes that have still to settle their keys."""
 
     async def settle(self, settlements: Sequence[KeySettlement]) -> None:
         """Settle the keys now; on failure, retry later."""
@@ -105,8 +107,8 @@ class SettlementRetries:
 
     @property
     def busy(self) -> bool:
-        """Whether a settlement is owed."""
-        return self._task is not None or bool(self._pending)
+        """Whether a settlement is owed, or will be."""
+        return self._task is not None or bool(self._pending) or self.under_way > 0
 
     async def close(self) -> None:
         """Make one last attempt of at most two seconds; idempotent."""
@@ -276,7 +278,11 @@ class IdempotentPublisher:
         if isinstance(self._route.binding, KeepsKeys) and self._route.binding.keys is store:
             claimed = await self._send_once(store, pairs, self._keys.policy.terms)
         else:
-            claimed = await self._publish_reserved(pairs, store, retries)
+            retries.under_way += 1
+            try:
+                claimed = await self._publish_reserved(pairs, store, retries)
+            finally:
+                retries.under_way -= 1
         results = {
             index: self._result(result, messages[index][1])
             for index, result in zip(first_indexes, claimed, strict=True)

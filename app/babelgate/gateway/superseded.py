@@ -17,8 +17,9 @@ from babelgate.observe.logs import get_logger
 
 log = get_logger(__name__)
 
-REST_SECONDS = 60.0
-"""How long a connection stays after it was replaced. Requests that began before have ended then."""
+REST_SECONDS = 300.0
+"""How long a connection stays after it was replaced. Requests and moves of parked messages that began before have ended
+then: each is a few calls of a broker one after the other, of at most 30 s each."""
 
 
 def supersede(

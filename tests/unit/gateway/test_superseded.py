@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
-from babelgate.brokers.binding import Binding
+from babelgate.brokers.binding import Binding, Outcome, Outgoing
+from babelgate.brokers.capabilities import BrokerCapabilities
+from babelgate.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from babelgate.errors import BrokerUnavailable
 from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.idempotency import IdempotentPublisher, KeyPolicy, MaybeKeyed
 from babelgate.gateway.open_streams import StreamOptions
 from babelgate.gateway.routing import Rule
 from babelgate.gateway.streaming import Stream
 from babelgate.gateway.superseded import REST_SECONDS, let_go
 from tests.harness.local import eventually
+from tests.harness.memory import CAPABLE
 from tests.harness.world import draft
-from tests.unit.gateway.test_idempotency import settlings
+from tests.unit.gateway.test_idempotency import Deaf, settlings
 from tests.unit.gateway.test_replaced_brokers import HERE, SOON, THERE, Keeping, Site, again, connected, keeping
 
 
@@ -52,7 +56,7 @@ async def site(request: pytest.FixtureRequest) -> AsyncIterator[Rotating]:
     await site.gateway.close()
 
 
-async def test_one_that_was_used_is_let_go_a_minute_later(site: Rotating) -> None:
+async def test_one_that_was_used_is_let_go_some_time_later(site: Rotating) -> None:
     await site.publish(2)
     (first,) = await site.receive()
     assert await site.settle(acks=[first.ack_token]) == [""]
@@ -157,6 +161,45 @@ async def test_one_that_is_lost_is_asked_no_more(site: Rotating) -> None:
     assert await site.later() == [site.one]
     await eventually(lambda: all(task.cancelled() for task in watching))
     assert site.gateway.outages.of(site.one) is site.gateway.outages
+
+
+class Granting(Deaf):
+    """A store that grants all keys."""
+
+    async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
+        return [None] * len(claims)
+
+
+class GrantingBroker(Keeping):
+    def __init__(self, name: str, capabilities: BrokerCapabilities = CAPABLE) -> None:
+        super().__init__(name, capabilities)
+        self.keys = Granting()
+        self.keys.down = False
+
+
+async def test_one_at_which_a_publish_under_way_settles_its_keys_is_not_let_go() -> None:
+    """The queue is on another broker, so no route leads over the connection."""
+    site = Rotating(GrantingBroker)
+    site.watch()
+    old, keys, answers = site.one, site.gateway.keys, asyncio.Event()
+    keys.policy = KeyPolicy("one")
+
+    async def send(messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        await answers.wait()
+        return [None] * len(messages)
+
+    async def send_once(store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
+        raise AssertionError("the queue is on another broker")
+
+    publisher = IdempotentPublisher(Rule("*", keeping("two")).route("p"), keys, send, send_once)
+    publishing = asyncio.create_task(publisher.publish([(Outgoing(b"0"), settlings(1)[0].claim)]))
+    await asyncio.sleep(0)
+    await site.rotate()
+    assert await site.later() == []
+    answers.set()
+    assert await publishing == [None]
+    assert await site.later() == [old]
+    await site.gateway.close()
 
 
 async def test_one_whose_keys_are_owed_a_settlement_is_not_let_go() -> None:
