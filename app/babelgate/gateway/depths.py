@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from babelgate.brokers.binding import Binding
 from babelgate.errors import BabelgateError
 from babelgate.gateway.routing import Route
 from babelgate.observe.logs import get_logger
@@ -34,7 +33,7 @@ class QueueDepth:
     """What is known of the depth of one queue: its ready and delayed messages, parked ones included."""
 
     def __init__(self, route: Route, clock: Callable[[], float], counting: BackgroundTasks[None]) -> None:
-        self._route = route
+        self.route = route
         self._clock = clock
         self._tasks = counting
         self._counted: int | None = None
@@ -42,11 +41,6 @@ class QueueDepth:
         self._counting: asyncio.Task[None] | None = None
         self._published = 0
         """Messages that this process has published since the start of the last count."""
-
-    @property
-    def binding(self) -> Binding:
-        """Which broker is asked."""
-        return self._route.binding
 
     @property
     def is_known(self) -> bool:
@@ -63,7 +57,7 @@ class QueueDepth:
         """Raise QueueFull unless one more message leaves at most ``most``."""
         if not self.allows(most):
             depth = (self._counted or 0) + self._published
-            raise QueueFull(queue=self._route.queue, depth=depth, limit=most, retry_after=1)
+            raise QueueFull(queue=self.route.queue, depth=depth, limit=most, retry_after=1)
 
     def take(self, messages: int) -> None:
         """Count messages that are published now."""
@@ -82,14 +76,14 @@ class QueueDepth:
     async def _count(self) -> None:
         before = self._published
         try:
-            stats = await self._route.stats()
+            stats = await self.route.stats()
             known = [count for count in (stats.depth, stats.delayed) if count is not None]
             self._counted = sum(known) if known else None
         except BabelgateError:
             self._counted = None
         except Exception:
             self._counted = None
-            log.exception("depth of a queue not counted", queue=self._route.queue)
+            log.exception("depth of a queue not counted", queue=self.route.queue)
         finally:
             self._published -= before
             self._counted_at = self._clock()
@@ -108,10 +102,16 @@ class Depths:
     def of(self, route: Route) -> QueueDepth:
         """What is known of the depth of a queue."""
         known = self._known.get(route.queue)
-        if known is None or known.binding is not route.binding:
-            # A new queue, or one that a reload of the configuration has moved to another broker.
+        if known is None or (known.route is not route and not known.route.leads_where(route)):
+            # A new queue, or one that a reload of the configuration has moved to another place.
             known = self._known[route.queue] = QueueDepth(route, self._clock, self._counting)
         return known
+
+    def leave(self, routes: Iterable[Route]) -> None:
+        """Forget what is known of queues by ``routes``, which lead elsewhere now: it would keep their connections."""
+        left = {id(route) for route in routes}
+        for queue in [queue for queue, known in self._known.items() if id(known.route) in left]:
+            del self._known[queue]
 
     async def close(self) -> None:
         """Stop counting; idempotent."""

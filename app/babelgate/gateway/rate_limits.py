@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from babelgate.errors import BabelgateError, BodyTooLarge
@@ -241,9 +241,10 @@ class RateLimits:
                 route = None
         return self.of(caller, route)
 
-    def configure(self, other: RateLimits) -> None:
+    def configure(self, other: RateLimits, left: Iterable[Route] = ()) -> None:
         """Limit as ``other`` does from now on, which is not used itself. What runs stays counted, and buckets whose
-        terms are the same stay as full as they are."""
+        terms are the same stay as full as they are. ``left``: routes whose queues are elsewhere now."""
+        self._depths.leave(left)
         self._identity = other._identity
         self.counts_leases = other.counts_leases
 

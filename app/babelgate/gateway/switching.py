@@ -180,7 +180,7 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
     gateway.queue_list.configure()
     gateway.mover.configure({**gateway.former.connections, **gateway.bindings})
     gateway.schema_checks.schemas = parts.schemas
-    _limit(gateway, parts.rate_limits)
+    _limit(gateway, parts.rate_limits, former)
     gateway.accesses.clear()
     return Switched(
         added, removed, [was for was, _ in replaced], [each for each in moved if _is_elsewhere(each, gateway.router)]
@@ -293,10 +293,10 @@ def _move(gateway: Gateway, former: Route) -> None:
         gateway.former.drains.start(former, gateway.router, gateway.outages)
 
 
-def _limit(gateway: Gateway, limits: RateLimits | None) -> None:
+def _limit(gateway: Gateway, limits: RateLimits | None, left: Iterable[Route]) -> None:
     before = gateway.rate_limits
     if before is not None and limits is not None:
-        before.configure(limits)
+        before.configure(limits, left)
     else:
         gateway.rate_limits = limits
     gateway.counted.configure(gateway.rate_limits)

@@ -11,7 +11,7 @@ from babelgate.brokers.binding import QueueStats
 from babelgate.errors import BodyTooLarge, BrokerUnavailable
 from babelgate.gateway.authorization import Caller, Right
 from babelgate.gateway.buckets import Bucket, RateExceeded
-from babelgate.gateway.depths import FRESH_SECONDS, QueueFull
+from babelgate.gateway.depths import FRESH_SECONDS, Depths, QueueFull
 from babelgate.gateway.limit_terms import QueueTerms, RateTerms
 from babelgate.gateway.rate_limits import ConcurrencyExceeded, RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
@@ -235,6 +235,15 @@ async def test_a_full_queue_refuses_until_the_broker_counts_less():
         await asyncio.sleep(0)
     await quota.publish(1)
     await limits.close()
+
+
+def test_a_queue_at_another_native_queue_is_counted_there():
+    broker, depths = Counting("local", CAPABLE), Depths()
+    here, there = (Rule("orders", broker, native_name=name) for name in ("here", "there"))
+    route = here.route("orders")
+    assert depths.of(route) is depths.of(route) is depths.of(here.route("orders"))
+    assert depths.of(route).route is route
+    assert depths.of(there.route("orders")).route.native.name == "there"
 
 
 async def test_parked_messages_count_for_the_depth_of_their_queue():

@@ -17,6 +17,7 @@ from babelgate.gateway.authorization import ANYONE, Right
 from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.model import Extend, Message, Nack, Settlement
 from babelgate.gateway.open_streams import StreamOptions
+from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.route_checks import check_moves
 from babelgate.gateway.routing import Router, Rule
 from babelgate.gateway.streaming import Stream
@@ -51,6 +52,9 @@ def again(other: MemoryBinding) -> MemoryBinding:
 class Site:
     """A gateway with the broker ``one``."""
 
+    limits: RateLimits | None = None
+    """Those of the next load."""
+
     def __init__(self, make: Make) -> None:
         self.one = make("one")
         self.gateway = Gateway({"one": self.one}, Router([Rule("q", self.one, address=HERE)]), TokenSealer(KEYS))
@@ -61,7 +65,7 @@ class Site:
             router=Router([], rule) if rule.match == "*" else Router([rule]),
             required=frozenset(),
             urls={},
-            rate_limits=None,
+            rate_limits=self.limits,
             schemas=JobSchemas({}),
         )
         return switch(self.gateway, parts, await queues_in_use(self.gateway), {})

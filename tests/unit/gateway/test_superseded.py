@@ -13,9 +13,12 @@ from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from babelgate.errors import BrokerUnavailable
 from babelgate.gateway.authorization import ANYONE
+from babelgate.gateway.depths import QueueFull
 from babelgate.gateway.idempotency import IdempotentPublisher, KeyPolicy, MaybeKeyed
+from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.open_streams import StreamOptions
-from babelgate.gateway.routing import Rule
+from babelgate.gateway.rate_limits import RateLimits
+from babelgate.gateway.routing import Policy, Rule
 from babelgate.gateway.streaming import Stream
 from babelgate.gateway.superseded import REST_SECONDS, let_go
 from tests.harness.local import eventually
@@ -129,6 +132,18 @@ async def test_one_that_a_redrive_or_a_stream_uses_is_not_let_go(site: Rotating)
         await site.publish()
         (message,) = await stream.take(SOON)
         assert await site.settle(acks=[message.ack_token]) == [""]
+
+
+async def test_the_depth_of_a_queue_keeps_no_connection(site: Rotating) -> None:
+    policy = Policy(limits=QueueTerms(max_depth=2))
+    site.limits = RateLimits(site.gateway.router)
+    second = await site.rotate(policy=policy)
+    await site.publish()
+    await site.rotate(policy=policy)
+    assert await site.later() == [site.one, second]
+    await site.publish()
+    with pytest.raises(QueueFull):
+        await site.publish()
 
 
 async def test_a_lease_of_a_route_before_is_settled_over_the_successor() -> None:
