@@ -43,24 +43,6 @@ def without_created_at(journal: str) -> str:
     return f"select * replace (null::bigint as created_at) from {journal} where {_NAMED} and not {_KNOWN}"
 
 
-def keys(journal: str, since: int) -> str:
-    """Ids and ``created_at`` of the messages with events that have it. ``since``: the earliest of these, Unix ms."""
-    return (
-        f"select distinct message_id, created_at from {journal} where {_NAMED} and {_KNOWN} and created_at >= {since}"
-    )
-
-
-def ids(journal: str) -> str:
-    """The ids of messages with events."""
-    return f"select distinct message_id from {journal} where {_NAMED}"
-
-
-def entangled(journal: str) -> str:
-    """The ids with an event that lacks ``created_at``, or a redrive to another queue. Of these, each event may change
-    how all others are combined."""
-    return f"select distinct message_id from {journal} where {_NAMED} and (not {_KNOWN} or {_MOVE})"
-
-
 def completed(journal: str) -> str:
     """The events without ``created_at``, completed from other events with the same id, and ``day``."""
     return f"""

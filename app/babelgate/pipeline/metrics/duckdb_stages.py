@@ -14,8 +14,7 @@ from babelgate.pipeline.metrics import duckdb_messages as messages_sql
 from babelgate.pipeline.metrics.dates import DAY_MS, midnight
 from babelgate.pipeline.metrics.duckdb_histogram import define_functions
 from babelgate.pipeline.metrics.missing_spans import MissingSpans
-from babelgate.pipeline.metrics.parts import Parts, days_of, parts_of_days
-from babelgate.pipeline.metrics.stages import DATASETS
+from babelgate.pipeline.metrics.stages import DATASETS, Parts
 from babelgate.pipeline.storage.duckdb_sql import literal, quoted
 from babelgate.pipeline.storage.schemas import JOURNAL
 
@@ -42,17 +41,13 @@ class DuckDBMetricsWriter:
         self._missing_spans = missing_spans
         self._last_at: dict[date, int] = {}
         define_functions(lake)
-        self._load(journal, dates)
-
-    def _load(self, journal: Snapshot, dates: Collection[str]) -> None:
-        # Read once.
-        self._lake.table("journal", self._records(journal.folders(dates), dates))
-
-    def _records(self, folders: Sequence[str], dates: Collection[str]) -> str:
-        """The records of ``dates`` in folders of the journal, without the bodies."""
         days = _list([date.fromisoformat(day) for day in dates])
-        rows = self._lake.select(JOURNAL.name, folders)
-        return f"select * exclude ({', '.join(_BODIES)}) from ({rows}) where list_contains({days}, date)"
+        rows = lake.select(JOURNAL.name, journal.folders(dates))
+        # Read once, without the bodies.
+        lake.table(
+            "journal",
+            f"select * exclude ({', '.join(_BODIES)}) from ({rows}) where list_contains({days}, date)",
+        )
 
     def events(self, days: Collection[date]) -> None:
         """Recompute ``throughput``, ``rates`` and ``payload`` of ``days``."""
@@ -60,7 +55,7 @@ class DuckDBMetricsWriter:
         self._write("throughput", events_sql.throughput("of_days", self._missing_spans), days)
         self._lake.view("counted", self._read("throughput", days))
         self._write("rates", events_sql.rates("counted"), days)
-        self._write("payload", events_sql.payload(events_sql.sizes("of_days"), self._missing_spans), days)
+        self._write("payload", events_sql.payload("of_days", self._missing_spans), days)
 
     def touched(self, days: Collection[date]) -> set[date]:
         """The dates of the messages that have an event on ``days``."""
@@ -145,20 +140,20 @@ class DuckDBMetricsWriter:
 
     def days(self, dataset: str) -> list[date]:
         """The dates that ``dataset`` has."""
-        return days_of(self.parts[dataset])
+        return [date.fromisoformat(day) for day in self.parts[dataset]]
 
     def _write(self, dataset: str, sql: str, days: Collection[date]) -> None:
         self._lake.write(sql, dataset, self._run)
-        folder = self._lake.reader.folder(dataset, self._run)
-        written = self._lake.reader.files.folders(folder, "date=")
         parts = self.parts[dataset]
-        for part in parts_of_days(parts, [*days, *map(date.fromisoformat, written)]):
-            del parts[part]
-        parts.update((day, self._run) for day in written)
+        for day in days:
+            parts.pop(day.isoformat(), None)
+        folder = self._lake.reader.folder(dataset, self._run)
+        parts.update((day, self._run) for day in self._lake.reader.files.folders(folder, "date="))
 
     def _read(self, dataset: str, days: Collection[date] | None = None) -> str:
-        parts = self.parts[dataset]
-        return self._lake.parts(dataset, parts if days is None else parts_of_days(parts, days))
+        wanted = None if days is None else {day.isoformat() for day in days}
+        parts = {day: run for day, run in self.parts[dataset].items() if wanted is None or day in wanted}
+        return self._lake.parts(dataset, parts)
 
 
 def _list(days: Collection[date]) -> str:

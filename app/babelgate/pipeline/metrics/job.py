@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from babelgate import __version__
-from babelgate.pipeline.duckdb_engine.lake import DuckDBLake, duckdb_reader, is_small, opened
+from babelgate.pipeline.duckdb_engine.lake import duckdb_reader, is_small, opened
 from babelgate.pipeline.errors import JobFailed
 from babelgate.pipeline.journal.reader import (
     Snapshot,
@@ -26,20 +26,13 @@ from babelgate.pipeline.journal.reader import (
 )
 from babelgate.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from babelgate.pipeline.metrics.missing_spans import MissingSpans, missing_spans_of
-from babelgate.pipeline.metrics.parts import Parts
-from babelgate.pipeline.metrics.since import Former, facts_of, since, window_of
-from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, StageWriter
-from babelgate.pipeline.metrics.superseded import remove_superseded
+from babelgate.pipeline.metrics.stages import DATASETS, MetricsWriter, Parts, StageWriter
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.datasets import DatasetReader, DatasetStore, Manifest, folder, run_id, unchanged
 from babelgate.pipeline.storage.locks import exclusive_lock
-from babelgate.pipeline.storage.schemas import JOURNAL
 
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
-
-_OF_RUNS = ("state", "parts", "last_at", "newest_batch", "missing_spans")
-"""Members of a manifest that only the next run needs."""
 
 
 class Done(NamedTuple):
@@ -83,7 +76,7 @@ def measure(
     done = None if force else _without_spark(root, within, until)
     if done is not None:
         return done
-    with _engine(launch, root, within, force) as (store, journal, make_writer):
+    with _engine(launch, root) as (store, journal, make_writer):
         with exclusive_lock(store.files, store.lock("metrics"), "metrics"):
             job = _MetricsJob(store, journal, within, make_writer)
             removed = job.tidy(until)
@@ -94,57 +87,33 @@ def measure(
 def summary_of(done: Done) -> dict[str, Any]:
     """The facts of the summary."""
     places = {name: folder(done.root, name, done.manifest["run_id"]) for name in DATASETS}
-    facts = {name: value for name, value in done.manifest.items() if name not in _OF_RUNS}
+    facts = {name: value for name, value in done.manifest.items() if name not in ("state", "parts")}
     return {**facts, "unchanged": done.is_old, "removed": done.removed, "paths": places}
 
 
-MakeWriter = Callable[[Former | None, str, Sequence[str], MissingSpans, Parts], StageWriter]
-"""Makes the writer of a run, from what is new (None: whole dates), the run id, the dates of the journal to read (ISO
-8601), what is missing, and the parts of the former run."""
+MakeWriter = Callable[[str, Sequence[str], MissingSpans, Parts], StageWriter]
+"""Makes the writer of a run, from the run id, the dates of the journal to read (ISO 8601), what is missing, and the
+parts of the former run."""
 
 
 @contextmanager
-def _engine(
-    launch: Launch, root: str, within: DateRange, force: bool
-) -> Iterator[tuple[DatasetReader, Snapshot, MakeWriter]]:
+def _engine(launch: Launch, root: str) -> Iterator[tuple[DatasetReader, Snapshot, MakeWriter]]:
     """The lake and its journal, by the engine that ``launch`` asks for."""
     reader = duckdb_reader(launch, root, writes=True)
     journal = None if reader is None else existing_in(reader)
-    if (
-        reader is not None
-        and journal is not None
-        and is_small(launch, reader, _folders(reader, journal, within, force))
-    ):
+    if reader is not None and journal is not None and is_small(launch, reader, _folders(reader, journal)):
+        from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
+
         with opened(reader) as lake:
-            yield reader, journal, partial(_duckdb_writer, lake, journal)
+            yield reader, journal, partial(DuckDBMetricsWriter, lake, journal)
     else:
         with launch.spark("metrics", short=has_few_records(root)) as spark, progress(spark, "metrics"):
             store, journal = DatasetStore(spark, root), existing(spark, root)
-            yield store, journal, partial(_spark_writer, store, journal)
+            yield store, journal, partial(MetricsWriter, store, journal)
 
 
-def _duckdb_writer(lake: DuckDBLake, journal: Snapshot, former: Former | None, *run: Any) -> StageWriter:
-    from babelgate.pipeline.metrics.duckdb_increment import DuckDBIncrement
-    from babelgate.pipeline.metrics.duckdb_stages import DuckDBMetricsWriter
-
-    return DuckDBMetricsWriter(lake, journal, *run) if former is None else DuckDBIncrement(lake, journal, former, *run)
-
-
-def _spark_writer(store: DatasetStore, journal: Snapshot, _former: Former | None, *run: Any) -> StageWriter:
-    # Its fixed cost is more than that of what is new.
-    return MetricsWriter(store, journal, *run)
-
-
-def _folders(reader: DatasetReader, journal: Snapshot, within: DateRange, force: bool) -> list[str]:
-    """What decides by its size whether DuckDB does it: what is new, or else all that a run may read."""
-    run = None if force else reader.current(DATASETS[0])
-    former = None if run is None else reader.manifest(DATASETS[0], run)
-    if former is not None:
-        spans = missing_spans_of(gaps(journal.known()))
-        found = since(former, journal, state_of(journal.dates(), spans), spans, within)
-        if found is not None:
-            home = reader.folder(JOURNAL.name)
-            return [f"{home}/{each.folder}" for each in found.fresh if each.folder is not None]
+def _folders(reader: DatasetReader, journal: Snapshot) -> list[str]:
+    """What a run may read."""
     measured = [name for name in DATASETS if reader.current(name) is not None]
     return [*journal.folders(), *(url for name in measured for url in reader.current_folders(name))]
 
@@ -198,7 +167,7 @@ class _MetricsJob:
         run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
         say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
         began = time.monotonic()
-        facts = self._measure(days, run, force)
+        facts = self._measure(days, run)
         facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
         return self._store.publish(DATASETS, run, facts), False
 
@@ -210,11 +179,11 @@ class _MetricsJob:
         run = self._store.current(DATASETS[0])
         return {} if run is None else self._store.completed(DATASETS, run) or {}
 
-    def _measure(self, days: list[date], run: str, force: bool) -> dict[str, Any]:
+    def _measure(self, days: list[date], run: str) -> dict[str, Any]:
         followed = days_before(days[0], self._within.lookback_days)
-        window = window_of(self._now, days, self._within)
-        known = None if force else since(self._former, self._journal, self._now, self._missing_spans, self._within)
-        writer = self._make_writer(known, run, window, self._missing_spans, self._former.get("parts", {}))
+        # If a producer's clock is ahead, events of a message may be dated one day before the message.
+        window = [iso for iso in self._now if date.fromisoformat(iso) >= days_before(followed, 1)]
+        writer = self._make_writer(run, window, self._missing_spans, self._former.get("parts", {}))
         writer.events(days)
         touched = writer.touched(days)
         for day in dates_with_other_gaps(self._measured_state, self._now, days):
@@ -234,9 +203,6 @@ class _MetricsJob:
             "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
             "not_followed": sorted(day.isoformat() for day in touched if day < followed),
             "as_of": writer.last_at(last),
-            "last_at": self._former.get("last_at", {})
-            | {iso: writer.last_at(date.fromisoformat(iso)) for iso in window},
-            **facts_of(self._journal, self._missing_spans),
             "at_least": bool(self._missing_spans),
             "options": {
                 "from": self._within.first and self._within.first.isoformat(),
@@ -250,6 +216,59 @@ class _MetricsJob:
         return max(
             day for day in map(date.fromisoformat, self._now) if self._within.last is None or day <= self._within.last
         )
+
+
+def remove_superseded(store: DatasetReader, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
+    """Remove dates superseded at ``until`` (Unix ms) or before, and leftovers of killed runs.
+
+    ``current``: the manifest of the current run. Returns the removed paths below the root. The caller owns the lock of
+    ``metrics``.
+    """
+    removed: list[str] = []
+    for dataset in datasets:
+        removed += _DatasetRuns(store, dataset, current, until).remove()
+    return removed
+
+
+class _DatasetRuns:
+    """The runs of one dataset. A date of a run is unused since a later run that has this date was completed."""
+
+    def __init__(self, store: DatasetReader, dataset: str, current: Manifest, until: int) -> None:
+        self._store = store
+        self._home = store.folder(dataset)
+        self._current: str = current["run_id"]
+        self._current_run_of: dict[str, str] = current["parts"][dataset]
+        self._until = until
+        self._completed = {run: self._completed_at(dataset, run) for run in store.files.folders(self._home, "run=")}
+
+    def remove(self) -> list[str]:
+        """Remove unused folders. Returns their paths below the root."""
+        gone = []
+        for run, completed_at in self._completed.items():
+            if run == self._current:
+                continue
+            place = f"{self._home}/run={run}"
+            days = self._store.files.folders(place, "date=")
+            unused = [day for day in days if self._is_unused(run, day)]
+            if completed_at is None or (len(unused) == len(days) and self._is_past(self._current)):
+                gone.append(place)
+            else:
+                gone += [f"{place}/date={day}" for day in unused]
+        for place in gone:
+            self._store.files.remove(place)
+        return [place.removeprefix(f"{self._store.root}/") for place in gone]
+
+    def _is_unused(self, run: str, day: str) -> bool:
+        current_run = self._current_run_of.get(day, self._current)
+        return current_run != run and self._is_past(current_run)
+
+    def _is_past(self, run: str) -> bool:
+        completed_at = self._completed.get(run)
+        return completed_at is not None and completed_at <= self._until
+
+    def _completed_at(self, dataset: str, run: str) -> int | None:
+        manifest = self._store.manifest(dataset, run)
+        return None if manifest is None else int(manifest["completed_at"])
 
 
 def _print_result(done: Done, root: str) -> None:
