@@ -16,6 +16,7 @@ from babelgate.clock import now_ms
 from babelgate.cluster.shared_configuration import Proposal
 from babelgate.config.origin import Origin
 from babelgate.config.settings import load
+from babelgate.gateway import superseded
 from babelgate.server.reload import Reload
 from tests.harness import issuer as issuers
 from tests.harness.local import eventually
@@ -287,3 +288,22 @@ async def test_limits_count_at_once(running):
     assert (await publish(depth=2)).status_code == 201
     await load(max_publishes_in_flight=7)
     assert running.app.gateway.admission._publishes.limit == 7
+
+
+async def test_a_replaced_connection_to_the_same_server_is_closed(running, tmp_path, monkeypatch):
+    """No queue is on the broker: its configuration alone says which server it is."""
+    monkeypatch.setattr(superseded, "REST_SECONDS", 0)
+    boss = await running.start()
+    brokers = yaml.safe_load(running.path.read_text())["brokers"]
+
+    async def left(file, seconds):
+        spare = {"url": f"sqlite:///{tmp_path}/{file}.db", "timeout_seconds": seconds}
+        running.edit(brokers={**brokers, "spare": spare})
+        (await boss.post("/config:reload")).raise_for_status()
+        return len(running.app.gateway.former.open_bindings)
+
+    assert await left("here", 5) == 0
+    first = running.app.gateway.bindings["spare"]
+    assert await left("here", 6) == 0
+    assert running.app.gateway.bindings["spare"] is not first
+    assert await left("there", 6) == 1

@@ -7,12 +7,12 @@ not one for each hour. A connection that a drain uses stays: no look can prove t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from babelgate.brokers.binding import Binding
 from babelgate.gateway.former_queues import Superseded
 from babelgate.gateway.gateway import Gateway
-from babelgate.gateway.routing import Route, Router
+from babelgate.gateway.routing import Route
 from babelgate.observe.logs import get_logger
 
 log = get_logger(__name__)
@@ -23,16 +23,13 @@ then: each is a few calls of a broker one after the other, of at most 30 s each.
 
 
 def supersede(
-    gateway: Gateway, replaced: Iterable[tuple[Binding, Binding]], old: Router, left: Iterable[Route]
+    gateway: Gateway, replaced: Iterable[tuple[Binding, Binding]], stayed: Collection[str], left: Iterable[Route]
 ) -> None:
     """Remember which of the connections that were ``replaced``, each by the other one, lead to the same server as that
-    one. ``old``: the routes before. ``left``: those in use that lead elsewhere now, or over another connection."""
+    one. ``stayed``: as of :func:`babelgate.gateway.switching.switch`. ``left``: the routes in use that lead elsewhere
+    now, or over another connection."""
     former, used = gateway.former, list(gateway.bindings.values())
-    same = [
-        Superseded(was, successor, former.clock())
-        for was, successor in replaced
-        if (addresses := _addresses(old, was)) and addresses == _addresses(gateway.router, successor)
-    ]
+    same = [Superseded(was, successor, former.clock()) for was, successor in replaced if successor.name in stayed]
     former.superseded = [*(each for each in former.superseded if each.was not in used), *same]
     # Each load finds the routes of former runtimes again. References compare as their routes do: ids tell them apart.
     refs = [*former.left_routes, *map(weakref.ref, left)]
@@ -71,8 +68,3 @@ def _is_needed(gateway: Gateway, superseded: Superseded) -> bool:
 
 def _leads_over(route: Route, binding: Binding) -> bool:
     return route.binding is binding or (route.parking is not None and route.parking.binding is binding)
-
-
-def _addresses(router: Router, binding: Binding) -> set[str]:
-    """The addresses of the server to which ``binding`` leads: none if no route does."""
-    return {rule.address for rule in (*router.rules, router.default) if rule is not None and rule.binding is binding}

@@ -9,7 +9,7 @@ Waiting receives and streams go on at the new place. Streams of a queue without 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -140,9 +140,16 @@ def _differ(before: Rule, now: Rule) -> bool:
     return places[0] != places[1]
 
 
-def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Mapping[str, BrokerError]) -> Switched:
+def switch(
+    gateway: Gateway,
+    parts: GatewayParts,
+    names: Iterable[str],
+    down: Mapping[str, BrokerError],
+    stayed: Collection[str] = (),
+) -> Switched:
     """Serve by ``parts`` from now on; nothing else runs meanwhile. ``names``: those of :func:`queues_in_use`, whose
-    messages follow their queues. ``down``: new brokers that did not answer.
+    messages follow their queues. ``down``: new brokers that did not answer. ``stayed``: the brokers whose server is the
+    same as before.
     """
     before, open_still = dict(gateway.bindings), gateway.former.brokers
     old = Router(gateway.router.rules, gateway.router.default)
@@ -164,7 +171,7 @@ def switch(gateway: Gateway, parts: GatewayParts, names: Iterable[str], down: Ma
         open_still[binding.name] = gateway.bindings.pop(binding.name)
         gateway.maintenance.leave(binding)
     former = _adopt(gateway, parts.router)
-    supersede(gateway, replaced, old, former)
+    supersede(gateway, replaced, stayed, former)
     moved = [route for name in names if (route := _former(old, gateway.router, name)) is not None]
     moving = {each.location: each for each in (*former, *moved)}
     # Another worker or replica may have handed out leases of queues that this process has not used.

@@ -39,6 +39,12 @@ def broker_addresses(settings: Settings) -> dict[str, str]:
     return {name: address_of(name, broker.url, broker.options) for name, broker in settings.brokers.items()}
 
 
+def same_servers(before: Settings, now: Settings) -> set[str]:
+    """The brokers that lead to the same server by both configurations."""
+    addresses = broker_addresses(before)
+    return {name for name, address in broker_addresses(now).items() if addresses.get(name) == address}
+
+
 def body_cipher(settings: Settings) -> BodyCipher:
     """What encrypts and decrypts bodies at rest, with the keys of the configuration."""
     return BodyCipher([BodyKey(key.id, key.secret.get_secret_value().encode()) for key in settings.body_keys])

@@ -59,7 +59,7 @@ from babelgate.push.targets import PushTarget
 from babelgate.runtime.background import BackgroundTasks
 from babelgate.server.access import accepted_bodies, certificate_rules, cors_rules, make_auth, rate_limits
 from babelgate.server.auditing import audit_keys, fingerprint, loaded_at_start
-from babelgate.server.bindings import broker_addresses, connect_brokers, encrypting, opened_before
+from babelgate.server.bindings import broker_addresses, connect_brokers, encrypting, opened_before, same_servers
 from babelgate.server.checks import check_settings
 from babelgate.server.job_schemas import job_schemas
 from babelgate.server.lifecycle import STARTING, STOPPING, ignore_reload
@@ -315,7 +315,7 @@ class Reload:
         live.limits.adopt(request_limits(new.settings))
         live.gateway.limits.adopt(envelope_limits(new.settings))
         limits = live.gateway.rate_limits
-        switched = switch(live.gateway, new.parts, queues, new.down)
+        switched = switch(live.gateway, new.parts, queues, new.down, same_servers(self._settings, new.settings))
         live.gateway.admission.configure(bounds(new.settings), len(live.gateway.bindings))
         if limits is not None and live.gateway.rate_limits is None:
             self._tasks.start(limits.close())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from babelgate.brokers.binding import Binding
 from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.envelope import Limits, inspect
 from babelgate.errors import BrokerUnavailable, ConfigError
@@ -57,18 +58,23 @@ class Site:
 
     def __init__(self, make: Make) -> None:
         self.one = make("one")
+        self.addresses = {"one": HERE}
         self.gateway = Gateway({"one": self.one}, Router([Rule("q", self.one, address=HERE)]), TokenSealer(KEYS))
 
-    async def load(self, rule: Rule) -> Switched:
+    async def load(self, rule: Rule, *here: Binding) -> Switched:
+        """``here``: other brokers, at their servers of before."""
+        given = {each.name: HERE for each in here} | {rule.binding.name: rule.address}
+        stayed = [name for name, address in given.items() if self.addresses.get(name) == address]
+        self.addresses = given
         parts = GatewayParts(
-            bindings={rule.binding.name: rule.binding},
+            bindings={each.name: each for each in (*here, rule.binding)},
             router=Router([], rule) if rule.match == "*" else Router([rule]),
             required=frozenset(),
             urls={},
             rate_limits=self.limits,
             schemas=JobSchemas({}),
         )
-        return switch(self.gateway, parts, await queues_in_use(self.gateway), {})
+        return switch(self.gateway, parts, await queues_in_use(self.gateway), {}, stayed)
 
     async def publish(self, count: int = 1) -> None:
         for number in range(count):

@@ -12,18 +12,20 @@ from babelgate.brokers.binding import Binding, Outcome, Outgoing
 from babelgate.brokers.capabilities import BrokerCapabilities
 from babelgate.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from babelgate.errors import BrokerUnavailable
+from babelgate.gateway.ack_tokens import TokenSealer
 from babelgate.gateway.authorization import ANYONE
 from babelgate.gateway.depths import QueueFull
+from babelgate.gateway.gateway import Gateway
 from babelgate.gateway.idempotency import IdempotentPublisher, KeyPolicy, MaybeKeyed
 from babelgate.gateway.limit_terms import QueueTerms
 from babelgate.gateway.open_streams import StreamOptions
 from babelgate.gateway.rate_limits import RateLimits
-from babelgate.gateway.routing import Policy, Rule
+from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.gateway.streaming import Stream
 from babelgate.gateway.superseded import REST_SECONDS, let_go
 from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE
-from tests.harness.world import draft
+from tests.harness.world import KEYS, draft
 from tests.unit.gateway.test_idempotency import Deaf, settlings
 from tests.unit.gateway.test_replaced_brokers import HERE, SOON, THERE, Keeping, Site, again, connected, keeping
 
@@ -101,6 +103,19 @@ async def test_one_that_a_drain_uses_stays(site: Rotating) -> None:
 async def test_one_to_another_server_stays(site: Rotating) -> None:
     await site.rotate(address=THERE)
     assert await site.later() == []
+
+
+async def test_one_without_a_route_is_let_go() -> None:
+    """Such as one on which messages are parked."""
+    site = Rotating(keeping)
+    two, second = keeping("two"), again(site.one)
+    router = Router([Rule("q", two, address=THERE, parking=site.one)])
+    site.gateway = Gateway({"one": site.one, "two": two}, router, TokenSealer(KEYS))
+    site.watch()
+    await site.publish()
+    await site.load(Rule("q", two, address=THERE, parking=second), second)
+    assert await site.later() == [site.one]
+    await site.gateway.close()
 
 
 async def test_each_left_route_is_remembered_once(site: Rotating) -> None:
