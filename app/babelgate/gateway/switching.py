@@ -196,14 +196,17 @@ def switch(
 
 def log_left(gateway: Gateway, switched: Switched) -> None:
     """Log the connections that a switch has left, which stay open, and warn where many have become so."""
+    superseded = [each.was for each in gateway.former.superseded]
+    stays = False
     for each in (*switched.removed, *switched.replaced):
-        if any(each is other.was for other in gateway.former.superseded):
+        if each in superseded:
             log.info("replaced connection stays open until nothing rests on it", broker=each.name)
             continue
+        stays = True
         is_replaced = each in switched.replaced
         log.info("removed broker stays open until a restart", broker=each.name, is_replaced=is_replaced)
-    count = len(gateway.former.open_bindings)
-    if count >= MANY_FORMER and (switched.removed or switched.replaced):
+    count = len(gateway.former.open_bindings) - len(superseded)
+    if count >= MANY_FORMER and stays:
         log.warning("many connections that are not in use stay open until a restart", connections=count)
 
 

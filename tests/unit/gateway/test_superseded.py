@@ -23,6 +23,7 @@ from babelgate.gateway.rate_limits import RateLimits
 from babelgate.gateway.routing import Policy, Router, Rule
 from babelgate.gateway.streaming import Stream
 from babelgate.gateway.superseded import REST_SECONDS, let_go
+from babelgate.gateway.switching import MANY_FORMER, log_left
 from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE
 from tests.harness.world import KEYS, draft
@@ -125,6 +126,13 @@ async def test_each_left_route_is_remembered_once(site: Rotating) -> None:
         await site.load(site.gateway.router.rules[0])
     routes = [each() for each in site.gateway.former.left_routes]
     assert len(routes) == len({id(each) for each in routes})
+
+
+async def test_those_that_are_let_go_later_are_not_warned_of(site: Rotating, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(MANY_FORMER):
+        log_left(site.gateway, await site.load(Rule("q", again(site.one), address=HERE)))
+    assert len(site.gateway.former.open_bindings) == MANY_FORMER
+    assert "many connections that are not in use" not in caplog.text
 
 
 async def test_one_that_is_used_again_stays(site: Rotating) -> None:
