@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import click
 import pytest
@@ -34,6 +35,8 @@ def environment(monkeypatch, tmp_path):
     before = {name: monkeypatch.delenv(name) for name in list(os.environ) if name.startswith("OPENLINEAGE")}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    # On a busy machine an answer may take longer than people wait for one.
+    monkeypatch.setattr("babelgate.pipeline.lineage.run.END_SECONDS", 100.0)
     yield before
     for name in [each for each in os.environ if each.startswith("OPENLINEAGE")]:
         monkeypatch.delenv(name)
@@ -283,6 +286,57 @@ def test_no_server_and_wrong_settings_are_warned_of(monkeypatch, tmp_path):
         {"OPENLINEAGE__TRANSPORT__TYPE": "file", "OPENLINEAGE__TRANSPORT__LOG_FILE_PATH": "no/folder"}
     )
     assert "warning: no OpenLineage events: " in command({"OPENLINEAGE__TRANSPORT__TYPE": "pigeon"})
+
+
+def test_values_of_variables_are_not_shown():
+    """The client itself logs one that is no JSON."""
+    said = command(
+        {"OPENLINEAGE_URL": "http://127.0.0.1:9", "OPENLINEAGE__TRANSPORT__AUTH": '{"apiKey": "confidential"'}
+    )
+    assert "confidential" not in said and "warning: no OpenLineage events: " in said
+
+
+def test_the_environment_stays_as_it_was(monkeypatch, events):
+    """Spark and what it starts inherit it."""
+    monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", "confidential")
+    before = dict(os.environ)
+    with job_run("compact", "", OPTIONS):
+        assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize("text", [None, "transport: [", "transport: {}"])
+def test_a_configuration_without_a_transport_is_warned_of(monkeypatch, tmp_path, capsys, text):
+    path = tmp_path / "other.yml"
+    if text is not None:
+        path.write_text(text)
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(path))
+    with job_run("compact", "", OPTIONS):
+        pass
+    assert capsys.readouterr().err.startswith("warning: the client of OpenLineage finds no transport")
+    path.write_text("transport: {type: console}")
+    with job_run("compact", "", OPTIONS):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("at", "error"), [("is_file", PermissionError), ("expanduser", RuntimeError)])
+def test_a_configuration_that_cannot_be_looked_for_stops_no_job(monkeypatch, at, error):
+    def fail(path):
+        raise error(path)
+
+    monkeypatch.setattr(Path, at, fail)
+    done = []
+    with job_run("compact", "", OPTIONS):
+        done.append(1)
+    assert done
+
+
+def test_options_that_are_not_understood_stop_no_job(events, capsys):
+    done = []
+    with job_run("compact", "", {}):
+        done.append(1)
+    assert done and "warning: no OpenLineage events: KeyError" in capsys.readouterr().err
 
 
 def test_nothing_is_imported_where_nothing_is_configured(tmp_path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +72,8 @@ def is_configured() -> bool:
         return False
     if any(os.environ.get(name) for name in _SWITCHES) or any(name.startswith(_PREFIX) for name in os.environ):
         return True
-    return any(
-        each.is_file() for each in (Path("openlineage.yml"), Path("~/.openlineage/openlineage.yml").expanduser())
-    )
+    # Those of pathlib raise errors, for a folder that may not be read and for a user without a home.
+    return any(map(os.path.isfile, ("openlineage.yml", os.path.expanduser("~/.openlineage/openlineage.yml"))))
 
 
 def _begun(job: str, description: str, options: Mapping[str, Any], running_seconds: float) -> _Run | None:
@@ -82,23 +81,44 @@ def _begun(job: str, description: str, options: Mapping[str, Any], running_secon
         return None
     from babelgate.pipeline.lineage.datasets import datasets_of
 
-    if datasets_of(job, options, {}) is None:
-        return None
     try:
+        if datasets_of(job, options, {}) is None:
+            return None
         if missing(("openlineage",)):
             say(f"warning: OpenLineage is configured, and its client is not installed: {how_to_install('openlineage')}")
             return None
-        from openlineage.client.client import OpenLineageClient
-
         from babelgate.pipeline.lineage.events import RunEvents
 
         streaming = options.get("every") is not None
         events = RunEvents(job, description, options, streaming=streaming)
-        return _Run(events, OpenLineageClient(), running_seconds if streaming else None)
+        return _Run(events, _client(), running_seconds if streaming else None)
     except Exception as error:
         # Whatever the client makes of its configuration, the job is right without it.
         say(f"warning: no OpenLineage events: {_text(error)}")
         return None
+
+
+def _client() -> OpenLineageClient:
+    from openlineage.client.client import OpenLineageClient
+
+    if not os.environ.get("OPENLINEAGE_CLIENT_LOGGING"):
+        # Its warnings have values of variables, and logging writes them to standard error where nobody handles them.
+        log = logging.getLogger("openlineage")
+        log.addHandler(logging.NullHandler())
+        log.propagate = False
+    before = dict(os.environ)
+    try:
+        client = OpenLineageClient()
+    finally:
+        # It sets variables for itself, one with the API key, which Spark would hand on.
+        for name in [each for each in os.environ if each.startswith("OPENLINEAGE__")]:
+            if name not in before:
+                del os.environ[name]
+            else:
+                os.environ[name] = before[name]
+    if client.transport.kind == "console" and not (client.config.transport or {}).get("type"):
+        say("warning: the client of OpenLineage finds no transport in its configuration, so no events are sent")
+    return client
 
 
 class _Run:
