@@ -7,6 +7,7 @@ from base64 import b64encode
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, structs
 
+from babelgate.envelope.contract import is_text
 from babelgate.envelope.options import EXPIRES_AT_HEADER
 from babelgate.observe.events import Carrier
 from babelgate.observe.journal.record import Record
@@ -28,10 +29,13 @@ class KeptCarrier(Struct, frozen=True, gc=False):
 def with_carrier(record: Record, carrier: Carrier, protection: Protection | None) -> Record:
     """``record``, with the headers and the ordering key of its message: encrypted where its body is. Never raises.
 
-    Of a queue about which nothing is known they are not kept.
+    Of a queue about which nothing is known they are not kept. Nor is what no publish accepts, which messages of other
+    producers may have: headers without a name or a value, and blank keys.
     """
-    headers = {name: value for name, value in carrier.headers.items() if name not in _NOT_KEPT}
-    key = UNSET if carrier.ordering_key is None else carrier.ordering_key
+    headers = {
+        name: value for name, value in carrier.headers.items() if value and name not in _NOT_KEPT and is_text(name)
+    }
+    key = carrier.ordering_key if carrier.ordering_key is not None and is_text(carrier.ordering_key) else UNSET
     if protection is HIDDEN or not (headers or key is not UNSET):
         return record
     found = KeptCarrier(headers or UNSET, key)
