@@ -6,13 +6,15 @@ fetched is a line on standard error: its tests find it missing.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -97,7 +99,7 @@ def keycloak_environment() -> dict[str, str]:
 def build_keycloak(home: Path) -> None:
     """Let the distribution in ``home`` compile itself, for ``kc.sh start --optimized``; nothing where that was done.
 
-    It can be copied then. Takes 15 s of CPU time. https://www.keycloak.org/server/configuration#_optimize
+    Takes 15 s of CPU time. https://www.keycloak.org/server/configuration#_optimize
     Raises CalledProcessError.
     """
     stamp = home / "built"
@@ -106,23 +108,56 @@ def build_keycloak(home: Path) -> None:
         stamp.touch()
 
 
-def _fetch_keycloak() -> None:
-    """Fetch its distribution, unpack it, and let it compile itself."""
-    if KEYCLOAK.exists():
-        build_keycloak(KEYCLOAK)
-        return
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Hold the lock of all processes on the folder of brokers; blocks until it is free."""
     BROKERS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=BROKERS) as directory:
-        _maven("copy", f"-Dartifact={_KEYCLOAK}", f"-DoutputDirectory={directory}")
-        (archive,) = Path(directory).iterdir()
-        unpacked = Path(directory) / "unpacked"
-        with zipfile.ZipFile(archive) as opened:
-            opened.extractall(unpacked)
-        (found,) = unpacked.iterdir()
-        # ZipFile leaves modes out.
-        (found / "bin" / "kc.sh").chmod(0o755)
-        build_keycloak(found)
-        shutil.move(os.fspath(found), KEYCLOAK)
+    descriptor = os.open(BROKERS, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def copy_keycloak(home: Path) -> bool:
+    """Copy the distribution to ``home``, compiled. False: it was not fetched. Raises CalledProcessError."""
+    with _lock():
+        if not KEYCLOAK.exists():
+            return False
+        shutil.copytree(KEYCLOAK, home)
+    # It may have been fetched by an older checkout.
+    build_keycloak(home)
+    return True
+
+
+def _fetch_keycloak() -> None:
+    """Fetch its distribution, unpack it, and let it compile itself. One of before is replaced by a copy, compiled."""
+    with _lock(), tempfile.TemporaryDirectory(dir=BROKERS) as directory:
+        if (KEYCLOAK / "built").exists():
+            return
+        made = Path(directory) / "made"
+        if KEYCLOAK.exists():
+            shutil.copytree(KEYCLOAK, made)
+            build_keycloak(made)
+            KEYCLOAK.rename(Path(directory) / "before")
+        else:
+            _unpack_keycloak(Path(directory), made)
+            build_keycloak(made)
+        made.rename(KEYCLOAK)
+
+
+def _unpack_keycloak(directory: Path, home: Path) -> None:
+    """Fetch the distribution to ``directory``, and unpack it to ``home``."""
+    _maven("copy", f"-Dartifact={_KEYCLOAK}", f"-DoutputDirectory={directory}")
+    (archive,) = directory.iterdir()
+    unpacked = directory / "unpacked"
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(unpacked)
+    (found,) = unpacked.iterdir()
+    # ZipFile leaves modes out.
+    (found / "bin" / "kc.sh").chmod(0o755)
+    found.rename(home)
 
 
 _FETCHES: Mapping[str, Callable[[], None]] = {

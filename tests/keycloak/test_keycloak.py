@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 
@@ -14,7 +13,7 @@ import yaml
 
 from babelgate.config import settings
 from babelgate.server.server import uvicorn_config
-from tests.harness.archives import KEYCLOAK, build_keycloak, keycloak_environment
+from tests.harness.archives import copy_keycloak, keycloak_environment
 from tests.harness.ci import missing
 from tests.harness.local import free_port, wait_for
 from tests.harness.problems import problem
@@ -102,13 +101,10 @@ class Keycloak:
 
 @pytest.fixture(scope="module")
 def keycloak(tmp_path_factory):
-    if not KEYCLOAK.exists():
-        missing("Keycloak", "run python3 -m tests.harness.archives keycloak")
     # It writes its database into its own folder.
     home = tmp_path_factory.mktemp("keycloak") / "home"
-    shutil.copytree(KEYCLOAK, home)
-    # A distribution that was fetched by an older checkout.
-    build_keycloak(home)
+    if not copy_keycloak(home):
+        missing("Keycloak", "run python3 -m tests.harness.archives keycloak")
     port = free_port()
     command = ["bin/kc.sh", "start", "--optimized", "--http-enabled=true", "--hostname-strict=false", "--cache=local"]
     command += ["--http-host=127.0.0.1", f"--http-port={port}"]
