@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from babelgate.brokers.landing import landing_store, topic_source
+from babelgate.errors import BrokerRejected
 from babelgate.observe.journal.record import Record
 from tests.brokers.kafka.server import KafkaServer, kafka
+from tests.brokers.kafka.test_topics import segment
 from tests.harness.gateway import ForkedGateway
 from tests.harness.journal import check_numbers, kept
 from tests.harness.journal_topic import create_topic, landed_in
@@ -42,8 +46,22 @@ def story(client: httpx.Client, message_id: str) -> list[Any]:
 
 
 async def test_nothing_is_lost_by_a_kill_or_without_the_broker(tmp_path: Path) -> None:
-    with kafka() as server:
+    with kafka({"auto.create.topics.enable": "true"}) as server:
+        no_topic_is_created(server, tmp_path)
         await what_lands(server, tmp_path)
+
+
+def no_topic_is_created(server: KafkaServer, folder: Path) -> None:
+    """Neither landing nor reading creates a missing topic, although the broker would."""
+    landing = f"kafka://127.0.0.1:{server.port}/journal"
+    path = segment(folder, 3)
+    store = landing_store(landing, "zstd")
+    for _ in range(3):
+        with pytest.raises(BrokerRejected, match="the topic journal does not exist"):
+            store.put(path, path.name)
+        with closing(topic_source(landing, {}, "landing")) as source, pytest.raises(BrokerRejected, match="not exist"):
+            source.bounds()
+    path.unlink()
 
 
 async def what_lands(server: KafkaServer, tmp_path: Path) -> None:
@@ -70,6 +88,8 @@ async def what_lands(server: KafkaServer, tmp_path: Path) -> None:
         process.start()
         with process.client() as client:
             ids += publish(client, 200)
+            # The broker is back when its partitions have leaders: the stop tries each segment only once more.
+            await eventually(lambda: kept_segments(opened) == [])
         assert process.stop() == 0
         assert kept(opened) == []
     finally:

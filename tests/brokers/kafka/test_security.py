@@ -7,19 +7,33 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from babelgate.brokers.binding import Outgoing
 from babelgate.brokers.kafka.binding import connect
+from babelgate.brokers.landing import landing_store, topic_source
 from babelgate.clock import now_ms
 from babelgate.errors import BrokerUnavailable
 from tests.brokers.kafka.harness import STANDARD, binding, settings
 from tests.brokers.kafka.server import KafkaServer, kafka
+from tests.brokers.kafka.test_topics import segment
+from tests.harness.journal_topic import create_topic, plain
 from tests.harness.local import certify
 from tests.harness.world import until
 
@@ -47,6 +61,10 @@ def secured(certificates: Path) -> Iterator[KafkaServer]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates / "ca.crt"),
         "listener.name.certified.ssl.client.auth": "required",
+        # Everyone may do what no test forbids.
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
     }
     modules = {
         "plain": f'{_MODULES}.plain.PlainLoginModule required user_shop="a secret";',
@@ -165,3 +183,20 @@ async def test_a_token(secured: KafkaServer, queue: str, token_url: str) -> None
     await assert_serves(url, options | {"oauth_token_url": token_url}, queue)
     reason = await refusal(url, options | {"password": "another secret", "oauth_token_url": token_url})
     assert "another secret" not in reason
+
+
+def test_a_journal_needs_no_right_on_a_group(secured: KafkaServer, queue: str, tmp_path: Path) -> None:
+    create_topic(secured.port, queue)
+    resource = ResourceType.GROUP, "babelgate-journal", ResourcePatternType.LITERAL
+    forbidden = AclBinding(*resource, "User:shop", "*", AclOperation.ALL, AclPermissionType.DENY)
+    admin = AdminClient(settings(secured.port))
+    admin.create_acls([forbidden])[forbidden].result(60)
+    address = f"shop:a%20secret@127.0.0.1:{secured.ports['PASSWORD']}"
+    url = f"kafka://{address}/{queue}?sasl_mechanism=PLAIN"
+    path = segment(tmp_path, 3)
+    store = landing_store(url, "zstd")
+    landed, _ = store.put(path, path.name)
+    assert plain(store.read(landed, 0, 1)) == path.read_bytes()
+    with closing(topic_source(url, {}, "landing")) as source:
+        found, after = source.read([0], source.bounds().ends, 10, 1000)
+    assert ([each.offset for each in found], after) == ([0], [1])

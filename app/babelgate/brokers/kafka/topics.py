@@ -48,6 +48,8 @@ _POLL_SECONDS = 0.2
 _GONE = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET})
 _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
 """The client connects again by itself."""
+_IGNORED = _PASSING | {KafkaError.GROUP_AUTHORIZATION_FAILED}
+"""In an answer to a poll. The client asks for the coordinator of its group, which nothing here needs."""
 
 
 class _Cluster:
@@ -56,7 +58,8 @@ class _Cluster:
     def __init__(self, client: Mapping[str, Any], topic: str) -> None:
         self.topic = topic
         self.cause: KafkaError | None = None
-        self.settings: dict[str, Any] = {**client, "error_cb": self._failed}
+        # Else a question about a missing topic creates it, with the broker's defaults.
+        self.settings: dict[str, Any] = {**client, "allow.auto.create.topics": False, "error_cb": self._failed}
 
     def partitions(self, client: Any) -> tuple[int, str]:
         """The number of partitions, and the id of the cluster. Raises BrokerError."""
@@ -172,7 +175,7 @@ class TopicStore:
             while time.monotonic() < until:
                 found = consumer.poll(_POLL_SECONDS)
                 error = None if found is None else found.error()
-                if found is None or (error is not None and error.code() in _PASSING):
+                if found is None or (error is not None and error.code() in _IGNORED):
                     continue
                 if error is None and found.offset() == offset:
                     return found.value() or b""
@@ -281,10 +284,10 @@ class TopicReader:
                     continue
                 error, number = message.error(), message.partition()
                 if error is None:
-                    until = time.monotonic() + SECONDS
                     if message.offset() >= ends[number]:
                         after[number] = max(after[number], ends[number])
                         continue
+                    until = time.monotonic() + SECONDS
                     after[number] = message.offset() + 1
                     if value := message.value():
                         found.append(TopicMessage(number, message.offset(), value))
@@ -294,7 +297,7 @@ class TopicReader:
                     after[number] = max(after[number], min(message.offset(), ends[number]))
                 elif error.code() in _GONE:
                     raise MessagesGone
-                elif error.code() not in _PASSING:
+                elif error.code() not in _IGNORED:
                     raise self._cluster.translated(error)
         except KafkaException as error:
             raise self._cluster.translated(error) from None
