@@ -51,6 +51,7 @@ def test_each_group_has_tests_and_a_cause():
     ("path", "found"),
     [
         ("app/babelgate/brokers/kafka/consumer.py", {"kafka"}),
+        ("app/babelgate/brokers/kafka/url.py", {"kafka", "pipeline"}),
         (
             "app/babelgate/gateway/gateway.py",
             {*GROUPS} - {"units", "document", "chart", "image", "keycloak", "newer", "site"},
@@ -62,6 +63,7 @@ def test_each_group_has_tests_and_a_cause():
         ("clients/go/client.go", {"clients", "document"}),
         ("helm/babelgate/values.yaml", {"chart", "image", "processes"}),
         ("docs/api.md", {"processes", "site"}),
+        ("tests/brokers/kafka/server.py", {"kafka", "pipeline"}),
         ("tests/brokers/kafka/test_retry.py", {"kafka"}),
         ("tests/brokers/test_versions.py", {*BROKERS, "processes"}),
         ("tests/brokers/test_lost_replies.py", {*BROKERS, "processes"}),
