@@ -195,6 +195,10 @@ def test_a_sending_run_writes_queues(events):
     assert (queue["namespace"], queue["name"]) == ("http://gateway:8080", "at/queues/orders")
     assert queue["outputFacets"]["outputStatistics"]["rowCount"] == 3
     assert ledger["outputFacets"]["outputStatistics"]["rowCount"] == 4
+    with job_run("redrive", "", options) as note:
+        note({**counts, "unchanged": True})
+    (ledger,) = events()[-1]["outputs"]
+    assert "outputStatistics" not in ledger["outputFacets"], "nothing was sent"
     with job_run("redrive", "", {**options, "dry_run": True}) as note:
         note(counts)
     assert events() == []

@@ -56,6 +56,7 @@ def test_every_message_goes_once(sends, running, tmp_path):
 
     again = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies")
     assert again["completed_at"] == told["completed_at"]
+    assert again["unchanged"] and not told["unchanged"]
     assert "nothing is left to send" in sends.output and "starting Spark" not in sends.output
     other = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 2)
     assert of(other) == {"selected": 2, "duplicates": 2, "accepted": 2}, "another run has other keys"
@@ -343,9 +344,16 @@ def test_from_the_journal(sends, tmp_path):
         assert "nothing is left to send" in sends.output and "starting Spark" not in sends.output
         again = [(each["envelope"]["meta"]["id"], each["headers"]) for each in messages_of(process, "again")]
         assert again == [(f"id-{number}", {"shop": f"n-{number}"}) for number in reversed(range(5))]
-        sends("replay", "--to-queue", "bare", "--select", "ordering_key = 'k' and queue = 'q'", "--without", "headers")
+        without = "--without", "headers", "--without", "ordering_key"
+        sends("replay", "--to-queue", "bare", "--select", "ordering_key = 'k' and queue = 'q'", *without)
         bare = messages_of(process, "bare")
         assert [each["headers"] for each in bare] == [{}] * 6
+
+
+@pytest.mark.parametrize("origin", ["quarantined", "dead-letters"])
+def test_only_the_journal_has_what_is_left_out(sends, origin):
+    sends("redrive", "--from", origin, "--without", "headers", code=2)
+    assert f"--without: --from {origin} has no headers or ordering keys to leave out" in sends.output
 
 
 def test_encrypted_bodies_of_the_journal(spark, sends, tmp_path):

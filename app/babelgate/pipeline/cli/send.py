@@ -30,7 +30,7 @@ def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., SendOrigin]], Cal
         @functools.wraps(command)
         def sent(launch: Launch, lake: str, **values: Any) -> None:
             own = {name: values.pop(name) for name in inspect.signature(command).parameters if name != "lake"}
-            told = {"column": own.get("column"), "without": own.get("without", ())}
+            told = {name: own[name] for name in ("column", "without") if name in own}
             _send(launch, command.__name__, lake, command(lake=lake, **own), **told, **values)
 
         option = click.option(
@@ -162,23 +162,25 @@ def redrive(
     lists them; with --from journal from a journal/ with bodies, those that are in a dead-letter queue. Nothing is
     removed there.
     """
+    if without and origin != "journal":
+        raise click.UsageError(f"--without: --from {origin} has no headers or ordering keys to leave out.")
     if origin == "dead-letters":
         return _files(_some(inputs, origin), "dead-letters", None)
     _no(inputs, origin)
-    return _journal(lake, True, body_keys, without) if origin == "journal" else _dataset(lake, origin)
+    return _journal(lake, True, body_keys) if origin == "journal" else _dataset(lake, origin)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline replay --lake lake --to-queue orders-replayed --dry-run")
 @_body_keys
 @_without
 @_sends(drops_dead_letter=False)
-def replay(lake: str, body_keys: Path | None, without: tuple[str, ...]) -> SendOrigin:
+def replay(lake: str, body_keys: Path | None) -> SendOrigin:
     """Send the messages of the lake's journal/ again, which must contain bodies.
 
     Each message is sent once, as it was accepted, or else as it was first delivered, with its native headers and its
     ordering key.
     """
-    return _journal(lake, False, body_keys, without)
+    return _journal(lake, False, body_keys)
 
 
 @click.command(
@@ -227,7 +229,7 @@ def _dataset(root: str, dataset: str) -> SendOrigin:
     )
 
 
-def _journal(root: str, dead: bool, body_keys: Path | None, without: tuple[str, ...]) -> SendOrigin:
+def _journal(root: str, dead: bool, body_keys: Path | None) -> SendOrigin:
     from babelgate.errors import ConfigError
     from babelgate.pipeline.send.sources import SendOrigin, from_journal, inputs_of_journal
     from babelgate.privacy.body_keys import read_body_keys
@@ -236,7 +238,7 @@ def _journal(root: str, dead: bool, body_keys: Path | None, without: tuple[str, 
         keys = read_body_keys(body_keys)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--body-keys") from None
-    return SendOrigin(lambda spark: from_journal(spark, root, dead, keys, without), inputs_of_journal)
+    return SendOrigin(lambda spark: from_journal(spark, root, dead, keys), inputs_of_journal)
 
 
 def _files(inputs: tuple[str, ...], form: str, column: str | None) -> SendOrigin:

@@ -126,12 +126,13 @@ def _erase(options: Options, _: Facts) -> RunDatasets:
 def _send(options: Options, facts: Facts) -> RunDatasets:
     """Reads files or a dataset; writes queues of a gateway, and the ledger."""
     lake, origin = options["lake"], options.get("origin", "journal")
+    sent = facts if _new(facts) else {}
     inputs = _tables(lake, (origin,)) if origin in DATASETS else _files(options["inputs"])
     queues = [
         LineageDataset(f"{options['url'].rstrip('/')}/queues/{name}", rows=by_status.get("accepted", 0))
-        for name, by_status in facts.get("by_queue", {}).items()
+        for name, by_status in sent.get("by_queue", {}).items()
     ]
-    written = {"ledger": facts["counts"]["selected"]} if facts else {}
+    written = {"ledger": sent["counts"]["selected"]} if sent else {}
     return RunDatasets(inputs, [*queues, *_tables(lake, ("ledger",), written)])
 
 

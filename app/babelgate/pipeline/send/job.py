@@ -20,7 +20,7 @@ from babelgate.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal
 from babelgate.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap, pieces
 from babelgate.pipeline.send.render import print_dry_run, print_result, refusal
 from babelgate.pipeline.send.request import SendRequest, digest_of, run_of
-from babelgate.pipeline.send.sources import SendOrigin, Unread, distinct_messages, select_rows
+from babelgate.pipeline.send.sources import SendOrigin, Unread, distinct_messages, leaving_out, select_rows
 from babelgate.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
 from babelgate.pipeline.spark.console import progress, say
 from babelgate.pipeline.spark.launch import Launch
@@ -43,10 +43,12 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
     Raises UsageError, JobFailed; Partial if some messages were not delivered.
     """
     done = None if request.dry_run else _without_spark(request, output, origin)
+    is_old = True
     if done is None:
         with launch.spark(request.job) as spark:
             found = origin.read(spark)
-            rows = distinct_messages(select_rows(found, request.select), found.order, request.to_queue, request.limit)
+            selected = leaving_out(select_rows(found, request.select), request.without)
+            rows = distinct_messages(selected, found.order, request.to_queue, request.limit)
             if request.dry_run:
                 print_dry_run(rows, request)
                 return None
@@ -54,12 +56,13 @@ def send_messages(launch: Launch, request: SendRequest, output: str, origin: Sen
             run = request.run_id or run_of(request.job, found.inputs, request.identifying_options())
             with exclusive_lock(store.files, _lock(store, run), request.job):
                 manifest = finished(store, request, run, found.inputs)
+                is_old = manifest is not None
                 if manifest is None:
                     manifest = SendRun(store, request, run, found.inputs, found.places).send_rest(rows)
             path = store.folder(LEDGER.name, run)
     else:
         manifest, path = done
-    launch.summarize({**manifest, "path": path})
+    launch.summarize({**manifest, "unchanged": is_old, "path": path})
     print_result(manifest, path, request)
     return manifest
 

@@ -138,12 +138,9 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -
     return Source(_all_read(rows).withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
 
 
-def from_journal(
-    spark: SparkSession, root: str, dead: bool, keys: Sequence[BodyKey] = (), without: Sequence[str] = ()
-) -> Source:
+def from_journal(spark: SparkSession, root: str, dead: bool, keys: Sequence[BodyKey] = ()) -> Source:
     """The messages of the journal below ``root``, one row each: the row of its acceptance, else of its first delivery.
-    Encrypted bodies are decrypted with ``keys``. ``without``: the columns of ``headers`` and ``ordering_key`` that are
-    null.
+    Encrypted bodies are decrypted with ``keys``.
 
     With ``dead``: only messages that are in a dead-letter queue according to the journal, with the row of their last
     dead-lettering. ``body`` is null if the journal has none. Raises JobFailed if nothing was ingested.
@@ -177,8 +174,7 @@ def from_journal(
         begun = records.where(f.col("event").isin("accepted", "delivered"))
         rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
     places = [DatasetStore(spark, root).folder("journal")]
-    rows = decrypted(rows, keys).withColumns({name: f.lit(None).cast("string") for name in without})
-    return Source(rows, _IN_JOURNAL, [snapshot.known().content().processes], places)
+    return Source(decrypted(rows, keys), _IN_JOURNAL, [snapshot.known().content().processes], places)
 
 
 def decrypted(rows: DataFrame, keys: Sequence[BodyKey]) -> DataFrame:
@@ -244,6 +240,13 @@ def select_rows(source: Source, select: str | None) -> DataFrame:
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().partition("\n")[0]
         raise click.UsageError(f"--select: {reason}. Columns: {', '.join(source.rows.columns)}") from None
+
+
+def leaving_out(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """``rows``, in which these of ``headers`` and ``ordering_key`` are null."""
+    from pyspark.sql import functions as f
+
+    return rows.withColumns({name: f.lit(None).cast("string") for name in columns})
 
 
 def distinct_messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
