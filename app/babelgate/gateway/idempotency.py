@@ -192,9 +192,10 @@ class KeyStores:
 
     async def sweep(self) -> None:
         """Remove the keys past their retention, of all processes."""
-        for name, store in self._stores.items():
+        # A reload of the configuration may add stores meanwhile, or replace one, whose connection is closed later.
+        for name, store in list(self._stores.items()):
             try:
-                while await store.sweep():
+                while self._stores[name] is store and await store.sweep():
                     pass
             except BabelgateError as error:
                 # A broker without keys may deny access to them; that is no problem while no queue uses them.

@@ -198,6 +198,27 @@ async def test_a_store_that_fails_keeps_no_other_from_being_swept(
     assert (one.keys.swept, other.keys.swept) == (2, 2)
 
 
+async def test_a_store_that_is_replaced_is_swept_no_more(tmp_path: Path) -> None:
+    inner = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
+    replacing, added = Deaf(), Deaf()
+
+    class Endless(Deaf):
+        """It always has more to sweep. A load replaces it meanwhile, and adds another one."""
+
+        async def sweep(self) -> int:
+            self.swept += 1
+            assert self.swept == 1
+            keys.add("a", replacing)
+            keys.add("b", added)
+            return 1
+
+    keys = KeyStores({"a": KeptBy(inner, Endless())}, KeyPolicy(OWN))
+    await keys.sweep()
+    assert (replacing.swept, added.swept) == (0, 0), "they have their turn the next time"
+    await keys.sweep()
+    assert (replacing.swept, added.swept) == (1, 1)
+
+
 def test_nobody_keeps_keys(tmp_path: Path) -> None:
     binding = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
     with pytest.raises(IdempotencyUnsupported, match="is none"):
