@@ -36,6 +36,7 @@ from babelgate.pipeline.metrics.stages import DATASETS
 from babelgate.pipeline.spark.launch import Launch
 from babelgate.pipeline.storage.arrow_files import ArrowFiles
 from babelgate.pipeline.storage.datasets import DatasetReader
+from babelgate.pipeline.tables import publish
 from babelgate.pipeline.tables.current_files import current_folders, files_in
 from babelgate.pipeline.tables.moment import open_tables, read_moment
 from babelgate.pipeline.tables.publish import files_of
@@ -242,6 +243,22 @@ def test_tables_that_could_not_be_written_follow_with_nothing_new(lake: Lake, mo
     within = DateRange(None, None, 31)
     metrics_continuously(launch, str(lake.root), within, Continuous(0.01), 1.0, lambda: next(answers))
     assert next(answers, None) is None, "of five rounds three"
+
+
+def test_tables_that_cannot_be_written_are_told_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at the end of an endless run."""
+    lake.put(list(Days(30, days=1).rows()))
+    left = iter(range(3))
+    monkeypatch.setattr(Service, "is_stopping", property(lambda _: next(left, None) is None))
+
+    def fails(table: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(publish._Table, "open", fails)
+    given = ["metrics", "--lake", str(lake.root), "--continuous", "--interval-seconds", "0.1", "--engine", "duckdb"]
+    result = CliRunner().invoke(pipeline, given)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("are not current") == 1, result.output
 
 
 def test_a_lake_that_is_away_for_a_while(lake: Lake) -> None:

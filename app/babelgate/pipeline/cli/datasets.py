@@ -73,7 +73,7 @@ def validate(
     if schemas is None and (schemas_ca_file or schemas_bearer_file):
         raise click.UsageError("--schemas-ca-file and --schemas-bearer-file need --schemas")
     bundle = None if schemas is None else read_schemas(schemas, schemas_ca_file, schemas_bearer_file)
-    with tables_follow(lake, "accepted", "quarantined"):
+    with tables_follow(TablesFollow(lake, "accepted", "quarantined")):
         run(launch, inputs, lake, reading, max_quarantine_rate, force, bundle)
 
 
@@ -119,9 +119,7 @@ def ingest(
     from babelgate.pipeline.journal.ingest import ingest as run
     from babelgate.pipeline.journal.ingest_topic import TopicOptions, ingest_topic
 
-    tables = "journal", "journal_gaps"
-
-    tables_committed = TablesFollow(lake, *tables)
+    tables_committed = TablesFollow(lake, "journal", "journal_gaps")
 
     def committed() -> None:
         tables_committed()
@@ -132,7 +130,7 @@ def ingest(
         raise click.UsageError("--checkpoint is for a folder; the offsets of a topic are kept in the lake")
     if not of_a_topic and skip_lost:
         raise click.UsageError("--skip-lost is for a topic")
-    with tables_follow(lake, *tables):
+    with tables_follow(tables_committed):
         if of_a_topic:
             password = os.environ.get("BABELGATE_LANDING_PASSWORD")
             if password_file is not None:
@@ -162,7 +160,7 @@ def compact(launch: Launch, lake: str, target_mib: float, retain_hours: float, f
     """
     from babelgate.pipeline.journal.compact import compact as run
 
-    with tables_follow(lake, "journal"):
+    with tables_follow(TablesFollow(lake, "journal")):
         run(launch, lake, target_mib, retain_hours, force)
 
 
@@ -209,13 +207,14 @@ def metrics(
     if every is not None and force:
         raise click.UsageError("--force is for one run, not for --continuous")
     within = DateRange(start and start.date(), end and end.date(), lookback_days)
-    with tables_follow(lake, *DATASETS):
+    measured = TablesFollow(lake, *DATASETS)
+    with tables_follow(measured):
         if every is None:
             run(launch, lake, within, force, 24.0 if retain_hours is None else retain_hours)
         else:
             # A run a minute would fill the disk in a day.
             retained = 1.0 if retain_hours is None else retain_hours
-            metrics_continuously(launch, lake, within, every, retained, TablesFollow(lake, *DATASETS))
+            metrics_continuously(launch, lake, within, every, retained, measured)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")

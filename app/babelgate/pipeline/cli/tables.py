@@ -59,21 +59,22 @@ def tables(lake: str, form: str) -> None:
 
 
 @contextmanager
-def tables_follow(lake: str, *datasets: str) -> Iterator[None]:
-    """Make the tables of ``datasets`` equal to what the job in the block has made current.
+def tables_follow(follow: TablesFollow) -> Iterator[None]:
+    """Call ``follow`` after the job in the block.
 
     A table that cannot be written is warned of: the dataset itself is right, and the next run or ``tables`` mends it.
     """
     try:
         yield
     except QualityBroken:
-        TablesFollow(lake, *datasets)()
+        follow()
         raise
-    TablesFollow(lake, *datasets)()
+    follow()
 
 
 class TablesFollow:
-    """The same for the rounds of an endless run: called after each, it returns whether the tables are current.
+    """Makes the tables of ``datasets`` equal to what a job has made current: called after it, or after each round of an
+    endless run, it returns whether the tables are current.
 
     It warns once when they cannot be written, and says once that they are current again.
     """
