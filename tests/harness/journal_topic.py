@@ -16,6 +16,11 @@ from tests.harness.journal import lines
 def create_topic(port: int, topic: str, partitions: int = 1) -> None:
     """Create a topic, and wait until the broker knows it: it hears of it after the controller has answered."""
     create(port, topic, partitions=partitions)
+    wait_for_leaders(port, topic, partitions)
+
+
+def wait_for_leaders(port: int, topic: str, partitions: int) -> None:
+    """Wait until each partition can be written: a broker answers before that, after its start."""
     admin, end = AdminClient(settings(port)), time.monotonic() + 120
     while True:
         known = admin.list_topics(timeout=60).topics.get(topic)

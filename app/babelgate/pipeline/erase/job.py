@@ -134,6 +134,7 @@ class _Job:
             corrupt=corrupt,
             merged=merged_with(reader, before, (each.batch for each in before.batches)),
             retired=retired_by(reader, before, made, corrupt),
+            newest_at=before.newest_at(),
             content=before.known().content(),
         )
         counts = {"batches": len(before.batches), "dates": len(made), "rows": sum(rows[day] for day in made)}

@@ -115,6 +115,7 @@ class _Compaction:
             corrupt=corrupt,
             merged=merged_with(self._store, before, batches),
             retired=retired_by(self._store, before, parts, corrupt),
+            newest_at=before.newest_at(),
             content=before.known().content(),
         )
         facts = {"job": "compact", "counts": done, "compacted": msgspec.to_builtins(compacted)}

@@ -102,6 +102,7 @@ class BatchWriter:
         found = snapshot(store)
         self._done = {*found.compacted.merged, *(each.batch for each in found.batches)}
         self.known = found.known()
+        self._newest_at = found.newest_at()
         remove_leftover_batches(store, found)
 
     def batch(self, name: str, files: Sequence[LandedFile]) -> Totals:
@@ -143,11 +144,13 @@ class BatchWriter:
         if position is not None:
             content = structs.replace(content, topics=[position])
         rows = sum(found.dates.values())
+        # Commits are read in this order, also where the clock was set back, or is another one.
+        self._newest_at = max(now_ms(), self._newest_at + 1)
         commit(
             self._store,
             Commit(
                 batch=name,
-                committed_at=now_ms(),
+                committed_at=self._newest_at,
                 folder=folder if rows else None,
                 corrupt_folder=folder if corrupt else None,
                 dates=found.dates,

@@ -44,12 +44,14 @@ class CompactedDate(msgspec.Struct, frozen=True):
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a compaction. ``parts``: by ISO date; ``corrupt``: folders of ``journal_corrupt``; ``merged``: the
-    batches in them; ``retired``: folders that new readers no longer use. The values of both are Unix ms: since when."""
+    batches in them; ``retired``: folders that new readers no longer use. The values of both are Unix ms: since when.
+    ``newest_at``: the latest ``committed_at`` of a merged batch, 0 if an earlier version did not keep it."""
 
     parts: dict[str, CompactedDate] = {}
     corrupt: list[str] = []
     merged: dict[str, int] = {}
     retired: dict[str, int] = {}
+    newest_at: int = 0
     content: CommitContent = CommitContent()
 
 
@@ -72,6 +74,10 @@ class Snapshot:
         for each in self.batches:
             known.add(each.content)
         return known
+
+    def newest_at(self) -> int:
+        """The latest ``committed_at`` of a batch; 0 before the first."""
+        return max(self.compacted.newest_at, *(each.committed_at for each in self.batches), 0)
 
     def dates(self) -> dict[str, int]:
         """The number of records of each date, by ISO date, sorted."""
