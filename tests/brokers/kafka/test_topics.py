@@ -106,7 +106,7 @@ def test_a_topic_that_is_missing_or_away(server: KafkaServer, queue: str, tmp_pa
     store = landing_store(url_of(server, queue), "zstd")
     with pytest.raises(BrokerRejected, match=f"the topic {queue} does not exist"):
         store.put(path, path.name)
-    monkeypatch.setattr("babelgate.brokers.kafka.topics.SECONDS", 1.0)
+    monkeypatch.setattr("babelgate.brokers.kafka.topics.SECONDS", 10.0)
     with pytest.raises(BrokerUnavailable, match="refused"):
         landing_store(f"kafka://127.0.0.1:{free_port()}/{queue}", "zstd").put(path, path.name)
     create_topic(server.port, queue)
