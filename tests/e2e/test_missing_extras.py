@@ -28,6 +28,7 @@ MODULES = {
     "otlp": ("opentelemetry.exporter",),
     "journal": ("fsspec", "s3fs"),
     "schemas": ("jsonschema_rs",),
+    "openlineage": ("openlineage",),
     "spark": ("pyspark", "py4j", "pyarrow", "pandas", "vl_convert", "deltalake", "duckdb"),
 }
 """What each extra installs."""

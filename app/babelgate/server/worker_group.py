@@ -39,10 +39,13 @@ from babelgate.gateway.loaded import (
 )
 from babelgate.observe.logs import get_logger
 from babelgate.runtime.background import BackgroundTasks
+from babelgate.runtime.backoff import Backoff
 from babelgate.runtime.files import FileLock
 
 PREPARE_SECONDS = 120.0
 """How long a worker has to prepare a configuration: it opens brokers, each within its time-out."""
+AGAIN_SECONDS = 10.0
+"""How long a worker that gave no answer is asked again. On a busy machine a killed one is not gone at once."""
 APPLY_SECONDS = 10.0
 """How long all are waited for once a configuration is accepted. A slower one serves by it when it gets to it."""
 FOLLOW_SECONDS = 1.0
@@ -169,8 +172,8 @@ class WorkerGroup(Generic[Ready]):
         """Let all others prepare the settings of ``text`` (:attr:`babelgate.config.origin.Origin.text`), and accept
         them. Only in :meth:`turn`.
 
-        Waits at most PREPARE_SECONDS for all, and ANSWER_SECONDS more for those that gave no answer. Raises one of
-        REFUSALS if one refuses, or gives no answer: nothing is accepted then.
+        Waits at most PREPARE_SECONDS for all, and about twice AGAIN_SECONDS more for those that gave no answer. Raises
+        one of REFUSALS if one refuses, or gives no answer: nothing is accepted then.
         """
         candidate = await asyncio.to_thread(self._shared.propose, text, cause, file)
         try:
@@ -184,11 +187,15 @@ class WorkerGroup(Generic[Ready]):
         return candidate
 
     async def _let_prepare(self, candidate: Proposal) -> None:
-        call, began = ConfigurationCall("prepare", candidate.id), time.monotonic()
+        call, began, backoff = ConfigurationCall("prepare", candidate.id), time.monotonic(), Backoff(0.1, AGAIN_SECONDS)
         answers = await self._ask(call, PREPARE_SECONDS)
-        if silent := [pid for pid, asked in answers.items() if asked.state == "silent"]:
-            # One that was killed while it answered is missed by nobody. One that had no time may have some now.
-            again = await self._ask(call, max(PREPARE_SECONDS - (time.monotonic() - began), ANSWER_SECONDS))
+        until = time.monotonic() + AGAIN_SECONDS
+        while silent := [pid for pid, asked in answers.items() if asked.state == "silent"]:
+            if time.monotonic() > until:
+                break
+            # One that was killed while it answered is soon gone, and missed by nobody. One that had no time gets some.
+            await asyncio.sleep(backoff.failed())
+            again = await self._ask(call, max(began + PREPARE_SECONDS - time.monotonic(), ANSWER_SECONDS))
             answers |= {pid: again.get(pid, Asked(None, "gone")) for pid in silent}
         for pid, asked in answers.items():
             if asked.state == "silent":

@@ -20,6 +20,7 @@ from babelgate.cluster.worker_metrics import ANSWER_SECONDS, Workers
 from babelgate.config.settings import Settings
 from babelgate.errors import ConfigError
 from babelgate.gateway.loaded import ConfigurationAnswer, ConfigurationCall, Refusal, ReloadUnavailable
+from babelgate.server import worker_group
 from babelgate.server.server import _Supervisor
 from babelgate.server.worker_group import WorkerGroup, settings_of
 from tests.harness.local import eventually
@@ -131,13 +132,14 @@ async def test_what_one_worker_refuses_none_serves_by(tmp_path: Path) -> None:
     assert ([each.version for each in processes], site.ended) == ([1, 2, 2], [])
 
 
-async def test_a_worker_that_gives_no_answer_is_asked_once_more(tmp_path: Path) -> None:
+async def test_a_worker_that_gives_no_answer_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     processes = [Process(), Process(), Process()]
     site = Site(tmp_path, processes)
-    site.others[0].silent_calls = 1
+    site.others[0].silent_calls = 2
     accepted = await site.agree()
     assert [each.prepared for each in processes] == [0, 1, 1], "those that have prepared it do not once more"
-    site.others[0].silent_calls = 2
+    monkeypatch.setattr(worker_group, "AGAIN_SECONDS", 0.3)
+    site.others[0].silent_calls = 1_000
     with pytest.raises(ReloadUnavailable, match="worker 2 gave no answer: no connection within 1 s"):
         await site.agree()
     assert site.shared[1].accepted() == accepted
