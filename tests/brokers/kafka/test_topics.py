@@ -66,6 +66,9 @@ def test_a_segment_lands_frame_by_frame(
     assert b"".join(plain(store.read(landed, number, number + 1)) for number in range(len(sizes))) == text
     assert b"".join(map(plain, store.pieces(landed))) == text
     assert [plain for plain, _ in sizes] == [len(encode_all(records)) for _, records in found]
+    # In a topic that was created again, another segment is there.
+    with pytest.raises(FileNotFoundError):
+        store.read(landed.replace("-000001.", "-000002."), 0, 1)
 
 
 def encode_all(records: list[Record]) -> bytes:

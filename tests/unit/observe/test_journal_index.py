@@ -21,8 +21,8 @@ from babelgate.config.settings import load
 from babelgate.errors import ConfigError
 from babelgate.observe.journal.frames import Keys, SegmentFrame, contents
 from babelgate.observe.journal.index import Index, IndexFile, SegmentRow
-from babelgate.observe.journal.indexing import complete
-from babelgate.observe.journal.record import Record, parse_segment
+from babelgate.observe.journal.indexing import _contents, complete
+from babelgate.observe.journal.record import Record, encode, parse_segment
 from babelgate.observe.journal.retention import LOOK_SECONDS, Retention
 from babelgate.observe.journal.search import JournalSearch, Query
 from babelgate.observe.journal.stores import Directory, store
@@ -85,6 +85,18 @@ async def test_a_segment_is_deleted_when_it_is_indexed(make: Make, tmp_path: Pat
     await eventually(lambda: recording.stats().segments == 1)
     assert list((tmp_path / "open").glob("*.ndjson")) == []
     assert await messages(recording) == ["1"]
+
+
+def test_a_frame_that_was_divided_is_indexed_by_its_own_records(tmp_path: Path) -> None:
+    """The segment has one frame, and landed in messages that take less."""
+    nothing: tuple[Any, ...] = (None,) * 8
+    made = [Record(1, "a", "e", at, "accepted", at, "q", "main", f"urn:{at}", *nothing) for at in range(1, 4)]
+    lines = [encode(each) + b"\n" for each in made]
+    path = tmp_path / "a-018bcfe568001a2b3c4d-000001.ndjson"
+    path.write_bytes(b"".join(lines))
+    found = [*_contents(path, [(len(line), 1) for line in lines])]
+    assert [each.first_at for each in found] == [1, 2, 3]
+    assert [(each.last_at, each.keys) for each in found] == [(each.last_at, each.keys) for each in map(contents, lines)]
 
 
 KILLED = """

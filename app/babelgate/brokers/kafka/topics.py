@@ -144,7 +144,8 @@ class TopicStore:
         partition, offsets = _place(path)
         if self._consumer is None:
             self._consumer = _consumer(self._cluster, {"queued.min.messages": 1, "queued.max.messages.kbytes": 1024})
-        return b"".join(self._frame(partition, offset, path) for offset in offsets[start:end])
+        name, found = path.rpartition("/")[2], enumerate(offsets[start:end], start)
+        return b"".join(self._frame(partition, offset, f"{name}/{number}") for number, offset in found)
 
     def pieces(self, path: str) -> Iterator[bytes]:
         for number in range(len(_place(path)[1])):
@@ -168,7 +169,7 @@ class TopicStore:
         }
         return Producer(settings), max(limit - _OVERHEAD_BYTES, 1)
 
-    def _frame(self, partition: int, offset: int, path: str) -> bytes:
+    def _frame(self, partition: int, offset: int, key: str) -> bytes:
         consumer, until = self._consumer, time.monotonic() + SECONDS
         try:
             consumer.assign([TopicPartition(self._cluster.topic, partition, offset)])
@@ -177,11 +178,11 @@ class TopicStore:
                 error = None if found is None else found.error()
                 if found is None or (error is not None and error.code() in _IGNORED):
                     continue
-                if error is None and found.offset() == offset:
+                if error is None and found.offset() == offset and found.key() == key.encode():
                     return found.value() or b""
-                # It was deleted, or compacted.
+                # It was deleted, or compacted, or the topic was created again.
                 if error is None or error.code() in (*_GONE, KafkaError._PARTITION_EOF):
-                    raise FileNotFoundError(path)
+                    raise FileNotFoundError(key)
                 raise self._cluster.translated(error)
             raise BrokerUnavailable(_NAME, f"no answer within {SECONDS:g} s")
         except KafkaException as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from babelgate.clock import Clock
-from babelgate.observe.journal.frames import Contents, Keys, SegmentFrame, Unpacking, blocks, compression_of, contents
+from babelgate.observe.journal.frames import Contents, Keys, SegmentFrame, Unpacking, compression_of, contents
 from babelgate.observe.journal.index import DamagedIndex, Index, IndexFile, SegmentRow
 from babelgate.observe.journal.keys import INDEX, read_keys
 from babelgate.observe.journal.stores import LandedSegment, Store, segment_name
@@ -216,7 +216,7 @@ def _contents(segment: Path, sizes: list[tuple[int, int]]) -> Iterator[Contents]
                 yield Contents(block.first_at, block.last_at, block.keys)
             else:
                 file.seek(start)
-                yield contents(next(blocks(file)))
+                yield contents(file.read(plain))
             start += plain
 
 
