@@ -335,7 +335,7 @@ class JournalSettings(Section):
     landing: str | None = Field(
         default=None,
         min_length=1,
-        description="Destination of closed segments: a directory, a URL supported by fsspec (`s3://bucket/path`), or "
+        description="Where closed segments go: a directory, a URL of fsspec (`s3://bucket/path`), or "
         "`kafka://host/topic`. None: no journal.",
     )
     open_directory: Path | None = Field(
