@@ -117,6 +117,11 @@ def test_a_secret_is_refused_and_a_reference_is_not(place: str) -> None:
         assert reference in only(documents(text), "ConfigMap", "shop-babelgate")["data"]["babelgate.yaml"]
 
 
+def test_a_password_of_the_topic_of_the_journal_is_refused() -> None:
+    with pytest.raises(AssertionError, match=r"pipeline\.landing: everyone who may read .* pipeline\.landingSecret"):
+        template({"pipeline": {"landing": f"kafka://joe:{SECRET}@kafka/journal"}})
+
+
 @pytest.mark.parametrize(
     "broker",
     [
@@ -141,6 +146,7 @@ def test_other_forms_of_a_secret_are_refused(broker: object) -> None:
         config(password=""),
         config(url="kafka://a:9092,b:9092?username=a@b.example", token_path="/run/secrets/x/token"),
         config(url="${env:URL}"),
+        {"pipeline": {"landing": "kafka+ssl://joe@kafka/journal?sasl_mechanism=PLAIN", "landingSecret": "kafka"}},
         config(url="redis://shop@cache:6379/0"),
         config(
             url="servicebus://",

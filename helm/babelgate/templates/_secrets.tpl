@@ -18,6 +18,7 @@
 {{- range $key, $value := omit .Values.config "brokers" -}}
 {{- include "babelgate.refuseSecret" (list (printf "config.%s" $key) $key $value $config) -}}
 {{- end -}}
+{{- include "babelgate.refuseSecret" (list "pipeline.landing" "" .Values.pipeline.landing "leave the password out: that of a topic belongs in a Secret that pipeline.landingSecret names") -}}
 {{- $ends := concat (include "babelgate.secretKeys" . | fromJsonArray) (include "babelgate.secretVariables" . | fromJsonArray) -}}
 {{- range .Values.env -}}
 {{- $variable := "put it in a Secret, and refer to that with valueFrom.secretKeyRef instead of value" -}}

@@ -94,7 +94,7 @@ spec:
     {{- end }}
 {{- end -}}
 
-{{- /* A container of such a pod: a list of the root, and of the values of its size. */ -}}
+{{- /* A container of such a pod: a list of the root, of the values of its size, and of its command. */ -}}
 {{- define "babelgate.pipelineContainer" -}}
 {{- $root := index . 0 -}}
 {{- $size := index . 1 -}}
@@ -105,8 +105,8 @@ imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 env:
   - {name: SPARK_DRIVER_MEMORY, value: {{ $size.driverMemory }}}
   - {name: JAVA_TOOL_OPTIONS, value: "-XX:ActiveProcessorCount={{ int $size.tasks }}"}
-  {{- with $root.Values.pipeline.landingSecret }}
-  - {name: BABELGATE_LANDING_PASSWORD, valueFrom: {secretKeyRef: {name: {{ . | quote }}, key: password}}}
+  {{- if and (eq (index . 2) "ingest") $root.Values.pipeline.landingSecret }}
+  - {name: BABELGATE_LANDING_PASSWORD, valueFrom: {secretKeyRef: {name: {{ $root.Values.pipeline.landingSecret | quote }}, key: password}}}
   {{- end }}
 resources:
   {{- toYaml $size.resources | nindent 2 }}
