@@ -1,7 +1,7 @@
 """A topic as the landing place of the journal, and as its source for the pipeline.
 
 A message is a frame: whole records, compressed together. Its key is unique, so that compaction of the topic removes
-repetitions only. All frames of a process are in one partition.
+repetitions only. All frames of a process are in one partition, while the topic keeps their number.
 """
 
 from __future__ import annotations
