@@ -38,6 +38,8 @@ class Landing:
         self._retention = retention
         self._waiting: deque[Path] = deque()
         self._adopted: dict[str, SegmentLock] = {}
+        # What landed while the index failed: a topic would have it twice.
+        self._unindexed: dict[Path, tuple[str, list[tuple[int, int]]]] = {}
         self._changed = Condition()
         self._until: float | None = None
         self._thread = Thread(target=self._run, name="journal-landing", daemon=True)
@@ -118,12 +120,15 @@ class Landing:
         if not path.exists():
             log.error("a segment is gone before it landed", file=path.name)
         else:
-            # The segment must survive a power cut until it has landed.
-            sync(path)
-            landed, sizes = self._store.put(path, segment.landed(first_at(path, segment)))
+            if path not in self._unindexed:
+                # The segment must survive a power cut until it has landed.
+                sync(path)
+                self._unindexed[path] = self._store.put(path, segment.landed(first_at(path, segment)))
+            landed, sizes = self._unindexed[path]
             # A search finds the segment here until the index has it.
             self._indexing.add(path, landed, sizes)
             path.unlink()
+            del self._unindexed[path]
             key_file(path).unlink(missing_ok=True)
             self.landed += 1
             self._bound(sum(packed for _, packed in sizes))
