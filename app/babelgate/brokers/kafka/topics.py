@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ class TopicStore:
             yield self.read(path, number, number + 1)
 
     def files(self) -> list[LandedSegment]:
-        raise OSError("the segments in a topic of Kafka cannot be listed")
+        raise UnsupportedOperation("the segments in a topic of Kafka cannot be listed")
 
     def _connect(self) -> tuple[Any, int]:
         admin = AdminClient(self._cluster.settings)

@@ -8,6 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from io import UnsupportedOperation
 from pathlib import Path
 
 from msgspec import Struct
@@ -80,6 +81,10 @@ class Indexing:
         try:
             while (done := self._completed(index)) is not None and index.damaged():
                 pass  # another file was renamed away meanwhile
+        except UnsupportedOperation as error:
+            for path in index.damaged():
+                path.unlink(missing_ok=True)
+            log.warning("the journal's index begins again with what lands from now on", error=error)
         except Exception as error:
             # Libraries of stores raise any class of error.
             log.warning("the journal's index is not made again, until the next start", error=error)

@@ -70,7 +70,8 @@ class Store(Protocol):
         """Yield the bytes of a landed file. Raises FileNotFoundError, or any error of the store."""
 
     def files(self) -> list[LandedSegment]:
-        """Return all landed segments. Raises any error of the store; FileNotFoundError if it is not there."""
+        """Return all landed segments. Raises any error of the store; FileNotFoundError if it is not there, and
+        io.UnsupportedOperation if it never can."""
 
 
 def store(landing: str, compression: Compression) -> Store:
