@@ -13,6 +13,7 @@ ROWS = (
     ("validate", "journal"),
     ("metrics", "send"),
     ("report", "find", "source", "tables", "erase"),
+    ("lineage",),
     ("cli",),
 )
 

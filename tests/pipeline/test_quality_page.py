@@ -37,12 +37,13 @@ def test_the_contract_and_the_model_name_what_there_is():
     connection = duckdb.connect()
     for name in TABLES:
         connection.execute(f"create view {quoted(name)} as {select_files(DATASETS[name], [])}")
-    data_source, contract, profile = map(yaml.safe_load, blocks("yaml"))
+    data_source, contract, profile, project = map(yaml.safe_load, blocks("yaml"))
     database, schema, table = contract["dataset"].split("/")
     assert (database, schema) == (data_source["name"], "main")
     assert {each["name"] for each in contract["columns"]} <= DATASETS[table].columns.keys()
     (rows,) = [each["failed_rows"] for each in contract["checks"] if "failed_rows" in each]
     assert connection.sql(f"from {quoted(table)} where {rows['expression']}").fetchall() == []
+    assert project["profile"] in profile
     assert profile["messages"]["outputs"]["lake"]["path"] == data_source["connection"]["database"]
     (model,) = blocks("sql")
     query = re.sub(r"\{\{ source\('babelgate', '(\w+)'\) }}", r"\1", model)
