@@ -118,7 +118,8 @@ class Forwarding:
         """The tokens of leases at a place that this process does not know, but perhaps their receiver does."""
         strays = set()
         for token in settlement.tokens:
-            with contextlib.suppress(BabelgateError):
+            # Settling it here gives the error as the result of the token.
+            with contextlib.suppress(Exception):
                 if not self._sealer.open(token, route.queue).is_at(route):
                     strays.add(token)
         return strays
