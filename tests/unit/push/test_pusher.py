@@ -181,8 +181,11 @@ async def settled(made: Late, count: int) -> bool:
 
 
 async def test_a_receiver_that_hangs_is_given_up_and_counts(tmp_path: Path) -> None:
+    # A task that waits for what nobody else refers to may be collected.
+    never = asyncio.Event()
+
     async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
-        await asyncio.Event().wait()
+        await never.wait()
         return b""
 
     async with gateway(tmp_path) as made, receiver(script) as server:
@@ -254,12 +257,12 @@ async def test_a_2xx_that_was_read_is_acked_when_the_broker_answers_again(tmp_pa
 
 async def test_a_stop_waits_for_answers_and_returns_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pusher_module, "STOP_SECONDS", 1.0)
-    stopping = asyncio.Event()
+    stopping, never = asyncio.Event(), asyncio.Event()
 
     async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
         await stopping.wait()
         if post.data["n"] % 2:
-            await asyncio.Event().wait()
+            await never.wait()
         return answer()
 
     async with gateway(tmp_path) as made, receiver(script) as server:
@@ -608,9 +611,10 @@ async def test_what_waits_for_its_key_goes_back_when_the_gateway_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pusher_module, "STOP_SECONDS", 0.1)
+    never = asyncio.Event()
 
     async def script(post: Post, writer: asyncio.StreamWriter) -> bytes:
-        await asyncio.Event().wait()
+        await never.wait()
         return b""
 
     async with gateway(tmp_path, made_by=Keyed) as made, receiver(script) as server:

@@ -21,6 +21,8 @@ SOON = 0.5
 
 def saying(*pieces: bytes, pause: float = 0, times: int = 1, stay: bool = True) -> Script:
     """A script that writes pieces, ``times`` over, and then nothing more. ``stay``: the connection stays open."""
+    # A task that waits for what nobody else refers to may be collected.
+    never = asyncio.Event()
 
     async def script(post: Post, writer: asyncio.StreamWriter) -> bytes | None:
         for _ in range(times):
@@ -29,7 +31,7 @@ def saying(*pieces: bytes, pause: float = 0, times: int = 1, stay: bool = True) 
                 await writer.drain()
                 await asyncio.sleep(pause)
         if stay:
-            await asyncio.Event().wait()
+            await never.wait()
         return None
 
     return script
