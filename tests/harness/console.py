@@ -92,7 +92,7 @@ def console_over(directory: Path, binding: Binding) -> Iterator[ConsoleServer]:
         gateway = Gateway({binding.name: binding}, router, TokenSealer(KEYS))
         pages = Console(ConsoleFrame(gateway, auth, limits, Sessions(KEYS, now_ms)))
         api = create_api(gateway, auth=auth, limits=limits, console=pages.serve)
-        built.append(App(api, gateway, Shedder(Pacer(time.thread_time), gateway.crowded)))
+        built.append(App(api, gateway, Shedder(Pacer(time.thread_time), gateway.has_backlog)))
         return built[-1]
 
     with serving(uvicorn_config(build, loaded)) as (host, port):

@@ -74,7 +74,7 @@ def served(request, tmp_path, monkeypatch):
         auth = Auth(Served.callers)
         api = create_api(gateway, auth=auth, limits=RequestLimits(), stream=Streaming(gateway).serve)
         direct = DirectEndpoints(gateway, auth) if request.param == "direct" else None
-        return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.crowded), direct=direct)
+        return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.has_backlog), direct=direct)
 
     with (
         serving(uvicorn_config(build, found)) as (host, port),

@@ -35,7 +35,7 @@ def keep_the_loop_busy():
 
 
 def application():
-    """Echoes; its queue ``full`` is crowded."""
+    """Echoes; its queue ``full`` has a backlog."""
     app = echo()
 
     async def with_shedder(scope, receive, send):

@@ -24,7 +24,7 @@ LIMITS = {"HEAD_SECONDS": "0.5", "BODY_SECONDS": "1", "BODY_BYTES_PER_SECOND": "
 
 
 def application():
-    """Echoes; ``/late`` begins to read after 1.5 s, and the queue ``full`` is crowded."""
+    """Echoes; ``/late`` begins to read after 1.5 s, and the queue ``full`` has a backlog."""
     app = echo()
 
     async def with_delay(scope, receive, send):

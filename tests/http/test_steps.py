@@ -94,7 +94,7 @@ async def _counted(served: App, request: Callable[[], bytes]) -> dict[str, int]:
     state, app_state = (
         ServerState(),
         {
-            SHEDDER: Shedder(Pacer(time.thread_time), served.gateway.crowded),
+            SHEDDER: Shedder(Pacer(time.thread_time), served.gateway.has_backlog),
             DIRECT: served.direct,
         },
     )

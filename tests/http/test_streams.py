@@ -69,7 +69,7 @@ def serve_streams(tmp_path):
             gateway = Stopping.gateway = build_gateway(found)
             stream = Streaming(gateway, keep_alive_seconds).serve
             api = create_api(gateway, auth=Auth(), limits=RequestLimits(), stream=stream)
-            return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.crowded))
+            return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.has_backlog))
 
         with (
             serving(uvicorn_config(build, found)) as (host, port),

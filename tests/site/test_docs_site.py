@@ -57,7 +57,7 @@ def served(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
     def build() -> App:
         gateway = Gateway({}, Router([], None), TokenSealer(KEYS))
         api = create_api(gateway, auth=Auth(), limits=RequestLimits(), prefix="/mq", archive=archive)
-        return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.crowded))
+        return App(api, gateway, Shedder(Pacer(time.thread_time), gateway.has_backlog))
 
     loaded = settings.load(None, {"BABELGATE_STATE_DIR": str(folder)})
     with serving(uvicorn_config(build, loaded)) as (host, port):

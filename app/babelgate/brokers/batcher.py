@@ -107,7 +107,7 @@ class Batcher(Generic[Item, Result]):
         return self._task is not None
 
     @property
-    def crowded(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether one more call would wait too long, estimated from the duration of the current or the last batch."""
         waiting = len(self._pending)
         if waiting <= self._max_items:
@@ -125,7 +125,7 @@ class Batcher(Generic[Item, Result]):
         """
         if self._circuit is not None and self._circuit.is_open:
             raise self._circuit.refusal()
-        if len(self._pending) > self._max_items and self.crowded:
+        if len(self._pending) > self._max_items and self.has_backlog:
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are already waiting for its broker")
         loop = self._loop
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()

@@ -79,7 +79,7 @@ def decrypt(body_keys: Path | None) -> None:
     """Print the records of standard input with their bodies in clear.
 
     A member envelope_encrypted becomes envelope, or envelope_base64 where the body is not JSON on one line. All else
-    stays as it is. A record whose key is missing is printed unchanged; the keys that are missing are told at the end,
+    stays as it is. A record whose key is missing is printed unchanged; the keys that are missing are listed at the end,
     and the command exits with 1.
     """
     from babelgate.errors import ConfigError

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 class Asked(NamedTuple, Generic[Answer]):
     """The answer of a peer, or None and why there is none.
 
-    ``state``: a peer that is ``gone`` is missed by nobody: its process has ended. What a ``silent`` one knows is
+    ``state``: a peer that is ``gone`` needs no answer: its process has ended. What a ``silent`` one knows is
     missing.
     """
 

@@ -1,4 +1,4 @@
-"""Encrypts what peers tell each other and nobody else may read: calls between them are signed and not encrypted."""
+"""Encrypts what only peers may read of what they send each other: calls between them are signed and not encrypted."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class SharedConfiguration:
             return turn.try_acquire()
 
     def propose(self, content: bytes, cause: str, file: bytes | None) -> Proposal:
-        """Write a candidate, which nobody serves by yet."""
+        """Write a candidate, by which no worker serves yet."""
         before = self.accepted()
         version = 2 if before is None else before.version + 1
         candidate = Proposal(os.urandom(8).hex(), version, self._cipher.seal(content), cause, file)

@@ -53,7 +53,7 @@ class SearchAnswer(Struct, frozen=True):
 
 
 class Told(Struct, Generic[Change], frozen=True, omit_defaults=True):
-    """What a gateway tells, and what it is answered: changes, its incarnation, and maybe the digest of all that it
+    """What a gateway sends, and what it is answered: changes, its incarnation, and maybe the digest of all that it
     knows. A gateway with the same digest answers with no changes."""
 
     incarnation: str
@@ -177,7 +177,7 @@ def decode_push_answer(body: bytes) -> PushAnswer:
 
 
 def decode_tokens(body: bytes) -> Told[MadeToken]:
-    """What a peer tells of tokens. Raises msgspec.MsgspecError."""
+    """What a peer sends of tokens. Raises msgspec.MsgspecError."""
     return decoded(_token_exchanges, body)
 
 

@@ -99,7 +99,7 @@ def editable(body: bytes) -> str:
 
 
 def data_url(kind: bytes, body: bytes) -> str:
-    """An address that contains ``body``, for what nobody can ask the gateway for again."""
+    """An address that contains ``body``, for what cannot be asked of the gateway again."""
     return f"data:{kind.decode().replace(' ', '')};base64,{b64encode(body).decode()}"
 
 

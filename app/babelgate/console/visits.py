@@ -30,7 +30,7 @@ _LETTERS = re.compile(r"^queues/[^/]+/dead-letters(?=/|$)")
 
 class Visit:
     """``exchange``: the request. ``parameters``: of the path; ``query``: of the address; ``form``: of a POST: the last
-    value of each name. ``caller``: the user, with the rights of the token; nobody before the sign-in."""
+    value of each name. ``caller``: the user, with the rights of the token; the caller ``nobody`` before the sign-in."""
 
     def __init__(self, frame: ConsoleFrame, exchange: Exchange) -> None:
         self.frame = frame

@@ -147,7 +147,7 @@ def redriven(record: bytes) -> bytes:
 def original(record: bytes) -> bytes:
     """Return the body for which :func:`dead_letter_record` made ``record`` with the reason ``poison``.
 
-    White space around an object is not restored. An object that had only a text called ``raw`` cannot be told from the
+    White space around an object is not restored. An object that had only a text called ``raw`` looks like the
     record of that text, unless the text is an object; it is taken for the text. Bytes without a ``dead_letter`` member
     are returned as they are.
     """

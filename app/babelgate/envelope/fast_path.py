@@ -110,7 +110,7 @@ _decode_draft = msgspec.json.Decoder(_DraftWithOptions).decode
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
 _decode_record = msgspec.json.Decoder(_OrdinaryRecord).decode
-_UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NEEDS_SLOW_PATH = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # In a frame without unknown keys the last "}" closes the frame, so the count before it belongs to the frame.
 _LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
 _BACKSLASH, _BRACE = b"\\{"
@@ -141,7 +141,7 @@ def read_ordinary(
         frame = _decode(body)
         if not body.isascii():
             body.decode()
-    except _UNUSUAL:
+    except _NEEDS_SLOW_PATH:
         return None
     raw = bytes(frame.data)
     if raw[0] != _BRACE or exceeds_depth(raw, limits.max_depth - 1) or not surely_finite(raw):
@@ -190,7 +190,7 @@ def read_with_options(
         return None
     try:
         draft: Any = _decode_draft(body)
-    except _UNUSUAL:
+    except _NEEDS_SLOW_PATH:
         return None
     options = {name: value for name in OPTIONS if (value := getattr(draft, name)) is not None}
     if any(option_problems(options)):
@@ -220,7 +220,7 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
         frame = _decode_wire(body)
         if not body.isascii():
             body.decode()
-    except _UNUSUAL:
+    except _NEEDS_SLOW_PATH:
         return None
     meta = frame.meta
     raw = bytes(frame.data)
@@ -244,7 +244,7 @@ def canonical_ordinary(body: bytes) -> bytes | None:
     """Return the canonical form of a frame with exactly the known keys; None for any other body."""
     try:
         frame = _decode_wire(body)
-    except _UNUSUAL:
+    except _NEEDS_SLOW_PATH:
         return None
     escapes = _BACKSLASH in body
     frame.data = _compacted(bytes(frame.data), escapes)
@@ -260,7 +260,7 @@ def with_attempts_ordinary(body: bytes, attempts: int) -> bytes | None:
         return None
     try:
         _decode_wire(body)
-    except _UNUSUAL:
+    except _NEEDS_SLOW_PATH:
         return None
     return b"%b%d}" % (body[: last.start(1)], attempts)
 
@@ -272,7 +272,7 @@ def describe_ordinary(record: bytes) -> DeadSummary | None:
         found = _decode_record(record)
         if not record.isascii():
             record.decode()
-    except _UNUSUAL:
+    except _NEEDS_SLOW_PATH:
         return None
     meta, block = found.meta, found.dead_letter
     opaque = [found.data] if meta.ext is UNSET else [found.data, meta.ext]

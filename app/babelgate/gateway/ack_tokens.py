@@ -184,7 +184,7 @@ class TokenSealer:
         except KeyError:
             raise InvalidAckToken(_UNKNOWN_KEY) from None
         except InvalidTag:
-            # The queue is authenticated with the content, so the two causes cannot be told apart.
+            # The queue is authenticated with the content, so the two causes look the same.
             raise InvalidAckToken(_OTHER_QUEUE.format(queue)) from None
         if keep:
             self._leases.keep(token, lease)

@@ -73,7 +73,7 @@ class Caller:
             ending.happen()
 
     def become(self, other: Caller) -> None:
-        """Have the rights and limits of ``other`` from now on: its credential was configured anew. With fewer rights
+        """Have the rights and limits of ``other`` from now on: its credential was configured again. With fewer rights
         its streams and long polls end; it may begin those again that it still has a right to."""
         lost = any(not granted <= other._rights.get(queue, frozenset()) for queue, granted in self._rights.items())
         self.name, self.limits = other.name, other.limits

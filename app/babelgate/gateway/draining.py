@@ -63,7 +63,7 @@ Key = tuple[str, int, str]
 _TRACED = 1_000
 """Bodies of which a drain remembers that it has moved them."""
 _TRACED_ROUNDS = 4
-"""The trace begins anew after so many times the messages that were there: consumers may have taken what it traces."""
+"""The trace begins again after this many times the messages that were there: consumers may have taken those."""
 
 
 class _Circle:

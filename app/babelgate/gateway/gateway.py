@@ -187,10 +187,10 @@ class Gateway:
             self.accesses.keep((caller, right, queue), found)
         return found
 
-    def crowded(self, queue: str) -> bool:
+    def has_backlog(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its batch."""
         runtime = self.queue_runtimes.get(queue)
-        return runtime is not None and runtime.crowded
+        return runtime is not None and runtime.has_backlog
 
     async def publish(
         self,

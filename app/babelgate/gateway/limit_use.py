@@ -17,7 +17,7 @@ from babelgate.gateway.shared_rates import SharedBucket
 class LimitUse(Struct, frozen=True, kw_only=True):
     """One limit. ``name``: what it counts, such as ``messages`` or ``leases``. ``allowed``: a second for rates, else at
     a time. ``at_once``: of a rate, after a pause. ``now``: what may come now of a rate, and what there is of any other;
-    None: nobody knows."""
+    None: unknown."""
 
     scope: Scope
     name: str

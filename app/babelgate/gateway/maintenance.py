@@ -55,7 +55,7 @@ class Maintenance:
         self._warn_seconds = warn_seconds
         self._runs = 0
         self._left: set[int] = set()
-        """The ids of bindings that are not in use any more: nobody is warned of them."""
+        """The ids of bindings that are not in use any more: their warnings are not logged."""
         self._watching: dict[int, asyncio.Task[None]] = {}
         """By the ids of the bindings that are asked for warnings."""
         self._opening: dict[int, asyncio.Task[None]] = {}

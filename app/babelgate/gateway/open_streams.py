@@ -1,4 +1,4 @@
-"""The open streams of a process: who holds which leases, and what to tell a stream when one of its leases ends."""
+"""The open streams of a process: who holds which leases, and what a stream hears when one of its leases ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OpenStream(Protocol):
     window: int
 
     def resize(self, window: int) -> None:
-        """Change the window, and ask anew for as many messages as it has room."""
+        """Change the window, and ask again for as many messages as it has room."""
 
     def settled(self, handle: str, action: str, outcome: Any) -> None:
         """A consumer has settled or extended the lease of ``handle``, with this outcome."""
@@ -111,7 +111,7 @@ class OpenStreams:
         return [stream.route for stream in self._open]
 
     def ask_anew(self) -> None:
-        """Let all streams begin their receives anew: what waits does not know of other limits of leases."""
+        """Let all streams begin their receives again: what waits does not know of other limits of leases."""
         for stream in self._open:
             stream.resize(stream.window)
 

@@ -136,7 +136,7 @@ class Pauses:
         self._clock = clock
         self._store = store
         self.peers: OtherProcesses[PauseChange] = NobodyElse()
-        """Whom to tell. They are known once the gateway is."""
+        """The other processes. They are known once the gateway is."""
         self._check_route = check_route
         self._changes: dict[str, PauseChange] = {}
         self._paused: dict[str, PauseChange] = {}
@@ -245,7 +245,7 @@ class Pauses:
         return await self._spread(replace(change, at=at, by=caller.name, paused_at=since if change.paused else 0))
 
     async def _spread(self, change: PauseChange) -> PauseOutcome:
-        """Adopt ``change`` here, keep it, and tell the peers."""
+        """Adopt ``change`` here, keep it, and send it to the peers."""
         self._adopt([change], "call")
         kept = await self._keep()
         heard = await self.peers.exchange(self.changes())

@@ -202,12 +202,12 @@ class QueueRuntime:
         return any(part.busy for part in self._made())
 
     @property
-    def crowded(self) -> bool:
+    def has_backlog(self) -> bool:
         """Whether a publish would wait too long for its batch."""
         made = vars(self)
-        if "publisher" in made and self.publisher.crowded:
+        if "publisher" in made and self.publisher.has_backlog:
             return True
-        return "keyed_publisher" in made and self.keyed_publisher.crowded
+        return "keyed_publisher" in made and self.keyed_publisher.has_backlog
 
     @property
     def waiters(self) -> int:

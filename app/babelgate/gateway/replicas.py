@@ -33,7 +33,7 @@ class Identity(Struct, frozen=True, omit_defaults=True):
 class ServingProcesses(Struct, frozen=True):
     """The processes that serve, by gateway and node, with the one that was asked; ``silent``: the addresses, or the
     names of the sockets, of peers that gave no answer within a second. ``own``: the incarnation of the one that was
-    asked. ``has_port`` False: it has no private port, so that it finds nobody."""
+    asked. ``has_port`` False: it has no private port, so that it finds no peer."""
 
     processes: Sequence[Identity]
     silent: Sequence[str]

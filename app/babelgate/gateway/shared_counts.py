@@ -1,8 +1,8 @@
 """Receives, streams and leases at a time that all processes count together, in a store that a broker offers.
 
-A process has a share of each limit, and decides by it at once. Ten times a second it tells the store what it has, and
-gets its next share. So nothing waits for the store but the first use of a limit after a pause. What a killed process
-had, and its share, comes back after PATIENCE_SECONDS.
+A process has a share of each limit, and decides by it at once. Ten times a second it reports to the store what it has
+and gets its next share. So only the first use of a limit after a pause waits for the store. What a killed process had,
+and its share, comes back after PATIENCE_SECONDS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ACTIVE_SECONDS = 3.0
 WAIT_SECONDS = 0.5
 """How long a receive waits at most for a share in which it has a place."""
 _REMIND_SECONDS = 1.0
-"""What has not changed is told again after this time."""
+"""A number that has not changed is reported again after this time."""
 _MOST = 500
 """Numbers of one call."""
 
@@ -37,9 +37,9 @@ log = get_logger(__name__)
 
 
 class SharedCount:
-    """The share of this process in one limit. ``others``: how many the other processes had, as last told."""
+    """The share of this process in one limit. ``others``: how many the other processes had, by the last answer."""
 
-    __slots__ = ("_counts", "_granted", "_key", "_running", "looked_at", "most", "name", "others", "told", "told_at")
+    __slots__ = ("_counts", "_granted", "_key", "_running", "looked_at", "most", "name", "others", "sent", "sent_at")
 
     def __init__(self, counts: SharedCounts, name: str, most: int, running: Mapping[Any, int], key: str) -> None:
         """``running[key]``: how many this process has. ``most``: how many all may have."""
@@ -50,8 +50,8 @@ class SharedCount:
         self.name = name
         self.most = most
         self.others = 0
-        self.looked_at = self.told_at = 0.0
-        self.told = 0
+        self.looked_at = self.sent_at = 0.0
+        self.sent = 0
 
     @property
     def own(self) -> int:
@@ -69,11 +69,11 @@ class SharedCount:
         return self.most if self._granted is None or self._counts.is_alone else self._granted
 
     def is_settled(self) -> bool:
-        """Whether there is a place in its share, or none in the limit, as this process was told a moment ago."""
+        """Whether there is a place in its share, or none in the limit, by the last answer of the store."""
         room = self.ceiling() - self.own
         if self._counts.is_alone:
             return True
-        is_full = self.total >= self.most and self.looked_at - self.told_at < WAIT_SECONDS
+        is_full = self.total >= self.most and self.looked_at - self.sent_at < WAIT_SECONDS
         return self._granted is not None and (room > 0 or is_full)
 
     async def settle(self, counts: Sequence[SharedCount]) -> None:
@@ -83,12 +83,12 @@ class SharedCount:
     def follow(self, before: SharedCount) -> None:
         """Go on with the share of ``before``, the same number with another limit, until the next exchange."""
         self._granted = None if before._granted is None else min(before._granted, self.most)
-        self.others, self.told, self.told_at = before.others, before.told, before.told_at
+        self.others, self.sent, self.sent_at = before.others, before.sent, before.sent_at
 
-    def adopt(self, share: CountShare, told: int, now: float) -> bool:
-        """Use this share, which is the answer to ``told``. Returns whether it has grown."""
+    def adopt(self, share: CountShare, sent: int, now: float) -> bool:
+        """Use this share, which is the answer to ``sent``. Returns whether it has grown."""
         before, self._granted = self._granted, share.granted
-        self.others, self.told, self.told_at = share.others, told, now
+        self.others, self.sent, self.sent_at = share.others, sent, now
         return before is None or share.granted > before
 
 
@@ -101,7 +101,7 @@ class SharedCounts:
         self._process = secrets.token_hex(8)
         self._watched: dict[str, SharedCount] = {}
         self._task: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._sync_soon = asyncio.Event()
         self._exchanged = asyncio.Event()
         """Set, and replaced, after each exchange."""
         self.is_alone = self._is_closed = False
@@ -112,7 +112,7 @@ class SharedCounts:
         loop = asyncio.get_running_loop()
         if self._watched.get(count.name) is not count and not self._is_closed:
             self._watched[count.name] = count
-            self._hurry.set()
+            self._sync_soon.set()
             if self._task is None or self._task.done():
                 self._task = loop.create_task(self._run())
         return loop.time()
@@ -124,8 +124,8 @@ class SharedCounts:
         hurries = True
         while not all([count.is_settled() for count in counts]) and (left := end - loop.time()) > 0:
             if hurries:
-                self._hurry.set()
-                # What others have changes no faster than they tell it.
+                self._sync_soon.set()
+                # What others have changes no faster than they report it.
                 hurries = False
             try:
                 await asyncio.wait_for(self._exchanged.wait(), left)
@@ -138,11 +138,11 @@ class SharedCounts:
         began = asyncio.get_running_loop().time()
         for count in counts:
             self.watch(count)
-        self._hurry.set()
+        self._sync_soon.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
                 # An exchange that has begun before knows nothing of them.
-                while not self.is_alone and any(count.told_at < began for count in counts):
+                while not self.is_alone and any(count.sent_at < began for count in counts):
                     await self._exchanged.wait()
 
     async def close(self) -> None:
@@ -158,13 +158,13 @@ class SharedCounts:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(WAIT_SECONDS):
                 while counts := list(islice(left, _MOST)):
-                    told = [HeldCount(each.name, 0, each.most, False) for each in counts]
-                    await self._store.share(self._process, PATIENCE_SECONDS, told)
+                    sent = [HeldCount(each.name, 0, each.most, False) for each in counts]
+                    await self._store.share(self._process, PATIENCE_SECONDS, sent)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while self._watched:
-            self._hurry.clear()
+            self._sync_soon.clear()
             try:
                 has_grown = await self._exchange()
             except Exception as error:
@@ -178,8 +178,8 @@ class SharedCounts:
             self._tell()
             if has_grown:
                 self.when_grown()
-            timer = loop.call_later(SYNC_SECONDS, self._hurry.set)
-            await self._hurry.wait()
+            timer = loop.call_later(SYNC_SECONDS, self._sync_soon.set)
+            await self._sync_soon.wait()
             timer.cancel()
 
     async def _exchange(self) -> bool:
@@ -188,9 +188,9 @@ class SharedCounts:
         due = iter([each for each in self._watched.values() if _is_due(each, now)])
         has_grown = False
         while counts := list(islice(due, _MOST)):
-            told = [HeldCount(each.name, each.own, each.most, now - each.looked_at < ACTIVE_SECONDS) for each in counts]
-            shares = await self._store.share(self._process, PATIENCE_SECONDS, told)
-            for count, share, said in zip(counts, shares, told, strict=True):
+            sent = [HeldCount(each.name, each.own, each.most, now - each.looked_at < ACTIVE_SECONDS) for each in counts]
+            shares = await self._store.share(self._process, PATIENCE_SECONDS, sent)
+            for count, share, said in zip(counts, shares, sent, strict=True):
                 has_grown |= count.adopt(share, said.own, now)
                 if not (said.own or said.is_active or count.own) and count.looked_at < now:
                     self._watched.pop(count.name, None)
@@ -213,7 +213,7 @@ class SharedCounts:
 
 
 def _is_due(count: SharedCount, now: float) -> bool:
-    return now - count.looked_at < ACTIVE_SECONDS or count.own != count.told or now - count.told_at >= _REMIND_SECONDS
+    return now - count.looked_at < ACTIVE_SECONDS or count.own != count.sent or now - count.sent_at >= _REMIND_SECONDS
 
 
 def _nothing() -> None:

@@ -1,8 +1,8 @@
 """Rates that all processes count together, in a store that a broker offers.
 
-Each process decides by itself, at once, and tells the store ten times a second what it has taken. The answer is what
-all have taken. So no request waits for the store. In between each process may take what its own bucket has; what is too
-much is a debt of all, so the rate holds in the long run.
+Each process decides by itself, at once, and reports ten times a second to the store what it has taken. The
+answer is what all have taken. So no request waits for the store. In between each process may take what its own bucket
+has; what is too much is a debt of all, so the rate holds in the long run.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ log = get_logger(__name__)
 
 
 class SharedBucket(Bucket):
-    """A bucket of one process that follows the one of all. ``untold``: seconds of the rate that were taken, and not
+    """A bucket of one process that follows the one of all. ``unreported``: seconds of the rate that were taken, and not
     told yet."""
 
-    __slots__ = ("_touched", "name", "untold")
+    __slots__ = ("_touched", "name", "unreported")
 
     def __init__(self, name: str, rate: float, capacity: float, touched: Callable[[SharedBucket], None]) -> None:
         super().__init__(rate, capacity)
         self.name = name
-        self.untold = 0.0
+        self.unreported = 0.0
         self._touched = touched
 
     def take(self, now: float, amount: float) -> None:
-        """Take ``amount``, and have it told."""
+        """Take ``amount``, and report it with the next call."""
         super().take(now, amount)
-        self.untold += amount / self.rate
+        self.unreported += amount / self.rate
         self._touched(self)
 
     def adopt(self, empty_at: float) -> None:
-        """All have taken as much as empties the bucket at ``empty_at``; what is untold comes on top."""
-        self._empty_at = empty_at + self.untold
+        """All have taken as much as empties the bucket at ``empty_at``; what is unreported comes on top."""
+        self._empty_at = empty_at + self.unreported
 
 
 class SharedRates:
@@ -92,20 +92,20 @@ class SharedRates:
     async def _exchange(self) -> None:
         while self._touched:
             buckets = [self._touched.pop(name) for name in list(self._touched)[:_MOST]]
-            told = [bucket.untold for bucket in buckets]
+            reports = [bucket.unreported for bucket in buckets]
             for bucket in buckets:
-                bucket.untold = 0.0
+                bucket.unreported = 0.0
             rates = [
                 TakenRate(bucket.name, taken, bucket.capacity / bucket.rate)
-                for bucket, taken in zip(buckets, told, strict=True)
+                for bucket, taken in zip(buckets, reports, strict=True)
             ]
             try:
                 found = await self._store.take(rates)
             except Exception as error:
                 self._failed(error)
-                for bucket, taken in zip(buckets, told, strict=True):
+                for bucket, taken in zip(buckets, reports, strict=True):
                     # What may have been counted is not counted twice.
-                    bucket.untold += 0.0 if isinstance(error, OutcomeUnknown) else taken
+                    bucket.unreported += 0.0 if isinstance(error, OutcomeUnknown) else taken
                     self._touched.setdefault(bucket.name, bucket)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

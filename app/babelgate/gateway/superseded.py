@@ -31,7 +31,7 @@ def supersede(
     former, used = gateway.former, list(gateway.bindings.values())
     same = [Superseded(was, successor, former.clock()) for was, successor in replaced if successor.name in stayed]
     former.superseded = [*(each for each in former.superseded if each.was not in used), *same]
-    # Each load finds the routes of former runtimes again. References compare as their routes do: ids tell them apart.
+    # Each load finds the routes of former runtimes again. References compare as their routes do: their ids differ.
     refs = [*former.left_routes, *map(weakref.ref, left)]
     former.left_routes = list({id(each): each for each in refs if each() is not None}.values())
 

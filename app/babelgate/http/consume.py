@@ -127,7 +127,7 @@ class Consuming:
                 await exchange.answer_parts(200, parts, [NO_STORE])
 
     async def _events(self, exchange: Exchange, messages: Sequence[Message]) -> list[bytes]:
-        """``messages`` as CloudEvents. Gives all back and raises if there is a mistake of ours: nobody has a token."""
+        """``messages`` as CloudEvents. Gives all back and raises at a mistake of ours: no caller has a token."""
         try:
             return await turns.mapped(partial(as_event, exchange.queue), messages, size=_size)
         except Exception:

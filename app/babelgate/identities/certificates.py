@@ -20,7 +20,7 @@ from babelgate.observe.log_throttle import LogThrottle
 from babelgate.observe.logs import get_logger
 
 MAX_NAMES = 100
-"""A certificate with more alternative names is one of nobody. OpenSSL refuses chains of more than 100 KiB."""
+"""A certificate with more alternative names matches no entry. OpenSSL refuses chains of more than 100 KiB."""
 MAX_NAME = 300
 """Longest name that is compared, with its kind: more than a name of DNS has."""
 SOON_SECONDS = 60.0
@@ -93,7 +93,7 @@ class ClientCertificate:
         return not self.refused and now_ms < (self.ends_at - SOON_SECONDS) * 1000
 
     def admit(self, now_ms: int) -> Caller:
-        """Its caller. Raises Unauthenticated for a certificate that has ended, Forbidden for one of nobody."""
+        """Its caller. Raises Unauthenticated if the certificate has ended, Forbidden if it matches no entry."""
         caller = self.caller
         if self.refused or self.ends_at * 1000 <= now_ms:
             raise Unauthenticated

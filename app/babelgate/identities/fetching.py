@@ -24,7 +24,7 @@ class FetchFailed(Exception):
 
 
 class Documents:
-    """The documents of one issuer. ``bearer_file``: a token that is sent with the request for its keys, read anew each
+    """The documents of one issuer. ``bearer_file``: a token that is sent with the request for its keys, read again each
     time, because Kubernetes replaces it."""
 
     def __init__(

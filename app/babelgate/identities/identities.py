@@ -89,7 +89,7 @@ class Identities:
         """Accept the tokens of ``issuers``, which are not started, from now on. One that is like before stays.
 
         The tokens of one that is gone are refused, and what their callers have under way ends. So it does for one with
-        other terms, whose tokens are verified anew with their next request.
+        other terms, whose tokens are verified again with their next request.
         """
         before = self.issuers
         used = []

@@ -22,7 +22,7 @@ MAX_POINTERS = 100
 
 _MARK = b'"[redacted]"'
 _WHOLE = b'{"raw":"[redacted]"}'
-"""What stands for a body that cannot be read: nobody knows where a secret is in it."""
+"""What stands for a body that cannot be read: a secret may be anywhere in it."""
 
 _POINTER = re.compile(r"/(data|meta/ext)(/([^/~]|~[01])*)+")
 _OBJECT, _LIST = ord("{"), ord("[")

@@ -95,7 +95,7 @@ class Pushes:
         self._changing = asyncio.Lock()
         self._watching: list[asyncio.Task[None]] = []
         self._following: BackgroundTasks[None] = BackgroundTasks()
-        """Applies what peers have told."""
+        """Applies the changes of peers."""
         self.running: dict[str, Pusher] = {}
 
     async def start(self) -> None:
@@ -239,7 +239,7 @@ class Pushes:
             log.exception("pushes of peers not applied; tried again with the next change")
 
     async def _change(self, queue: str, change: Callable[[Stored], Stored]) -> Heard[Stored]:
-        """Keep a change of ``queue``, tell the peers, and follow it; who knows it."""
+        """Keep a change of ``queue``, send it to the peers, and follow it; who knows it."""
         if self._file is None:
             raise StateUnavailable(reason="this process keeps no state")
         await self._keep(self._file, change)

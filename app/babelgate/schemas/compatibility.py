@@ -1,7 +1,7 @@
 """Compares two directories of schemas: which data one allows and the other refuses, job by job and place by place.
 
 Whether one schema allows all that another does is decided by the canonical forms of jsonschema-rs; where these leave it
-open, by a sample value that one allows and the other refuses. What neither decides is told as undecided.
+open, by a sample value that one allows and the other refuses. What neither decides is reported as undecided.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MAX_CHECKS = 500_000
 """Most steps of the check of one message. The library holds the interpreter meanwhile. A step takes 0.3 µs at most, and
 usually a tenth of that."""
 MAX_EXPLAINED_CHECKS = 10_000
-"""Most of them for which all places of what is wrong are told: each costs some 10 µs."""
+"""The most of them for which all places of mistakes are reported: each costs some 10 µs."""
 MAX_EXPLAINED_BYTES = 1_048_576
 """Most bytes of data, multiplied by the checks of one place, for the same: each alternative copies what it refuses."""
 MAX_EXPLAINED_DEPTH = 32

@@ -38,7 +38,7 @@ class _Kept(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class BundleSource:
     """Where a bundle of schemas is. ``ca_file``: certificates that verify the server's; None: those of this machine.
-    ``bearer_file``: a token that is sent, read anew each time. ``folder``: where the last usable bundle is kept.
+    ``bearer_file``: a token that is sent, read again each time. ``folder``: where the last usable bundle is kept.
     ``etag`` and ``digest``: of the bundle that was read last."""
 
     url: str

@@ -75,7 +75,7 @@ class GracefulStop:
         self._drain_seconds = settings.drain_seconds
         self._end_seconds = settings.drain_seconds + settings.shutdown_seconds + close_seconds
         self._stopping: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._stop_at_once = asyncio.Event()
         self._tls = tls
         self._reloading: asyncio.Task[bool] | None = None
 
@@ -116,7 +116,7 @@ class GracefulStop:
             log.info("draining", signal=signal.Signals(signum).name)
             self._stopping = asyncio.get_running_loop().create_task(self._drain(signum, before))
         else:
-            self._hurry.set()
+            self._stop_at_once.set()
             if self._stopping.done():
                 before(signum, None)
 
@@ -126,7 +126,7 @@ class GracefulStop:
             await self._gateway.drain()
             if self._drain_seconds:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), self._drain_seconds)
+                    await asyncio.wait_for(self._stop_at_once.wait(), self._drain_seconds)
         finally:
             before(signum, None)
 

@@ -65,16 +65,16 @@ class Shedder:
     def __init__(
         self,
         pacer: Pacer,
-        crowded: Callable[[str], bool],
+        has_backlog: Callable[[str], bool],
         refused: Refused | None = None,
         cors: CorsRules | None = None,
     ) -> None:
-        """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused``: called for each.
+        """``has_backlog(queue)``: whether a publish would wait too long for its broker. ``refused``: called for each.
         ``cors``: the pages that may read the refusals."""
         self._refused = refused
         self.cors = cors
         self._pacer = pacer
-        self._crowded = crowded
+        self._has_backlog = has_backlog
         self._answers = itertools.cycle(
             [raw_problem(Overloaded(reason=_REASON, retry_after=seconds)) for seconds in _AFTER_SECONDS]
         )
@@ -86,7 +86,7 @@ class Shedder:
         """Whether to refuse the request of ``verb`` for ``queue``. Only publishes and receives are refused: settles end
         work."""
         if verb in _PUBLISH:
-            return not self._pacer.take(self._crowded(queue))
+            return not self._pacer.take(self._has_backlog(queue))
         return verb in _RECEIVE and not self._pacer.take()
 
     def answer(

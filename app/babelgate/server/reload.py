@@ -241,7 +241,7 @@ class Reload:
         return self.loaded.served(code, problems)
 
     def refused_elsewhere(self, refusal: ConfigurationCall) -> None:
-        """Remember that another worker has refused a configuration, which has told why."""
+        """Remember that another worker has refused a configuration, and has logged why."""
         self.loaded.refusal = Refusal(self._live.clock(), refusal.cause, refusal.problems)
 
     async def prepare(self, settings: Settings) -> Prepared:

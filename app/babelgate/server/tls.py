@@ -153,7 +153,7 @@ def _revoked(path: Path | None) -> frozenset[tuple[bytes, int]]:
 
 
 class ServerTls:
-    """The TLS of one process. ``certificates``: told what is trusted; None where no rules name client certificates."""
+    """The TLS of one process. ``certificates``: gets what is trusted; None where no rules name client certificates."""
 
     def __init__(
         self,

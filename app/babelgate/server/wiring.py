@@ -247,7 +247,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         audit=None if audit is None else HttpAudit(audit),
     )
     refused = durations.refused if durations is not None else None
-    shedder = Shedder(Pacer(time.thread_time), gateway.crowded, refused, cors)
+    shedder = Shedder(Pacer(time.thread_time), gateway.has_backlog, refused, cors)
     # The access log has a line for each request, with what only an exchange knows.
     direct = (
         None

@@ -1,7 +1,7 @@
 """Loads one configuration in all workers of a gateway, or in none.
 
 The worker that has the turn prepares a configuration, and lets all others prepare it. If one refuses, all drop it. Else
-it is accepted, and all switch to it. A worker that dies meanwhile is missed by nobody: its successor starts with what
+it is accepted, and all switch to it. A worker that dies meanwhile does not stop it: its successor starts with what
 is accepted. If the one that has the turn dies, the others look whether its configuration was accepted.
 """
 
@@ -193,7 +193,7 @@ class WorkerGroup(Generic[Ready]):
         while silent := [pid for pid, asked in answers.items() if asked.state == "silent"]:
             if time.monotonic() > until:
                 break
-            # One that was killed while it answered is soon gone, and missed by nobody. One that had no time gets some.
+            # One that was killed while it answered is soon gone and needs no answer. One that had no time gets some.
             await asyncio.sleep(backoff.failed())
             again = await self._ask(call, max(began + PREPARE_SECONDS - time.monotonic(), ANSWER_SECONDS))
             answers |= {pid: again.get(pid, Asked(None, "gone")) for pid in silent}
@@ -211,7 +211,7 @@ class WorkerGroup(Generic[Ready]):
         await self._ask(ConfigurationCall("apply", candidate.id), APPLY_SECONDS)
 
     async def tell_refused(self, refusal: Refusal, file: bytes | None) -> None:
-        """Let all others drop what they have prepared, and tell why. Never raises."""
+        """Let all others drop what they have prepared, and log why. Never raises."""
         call = ConfigurationCall("refuse", cause=refusal.cause, problems=refusal.problems, file=file)
         await self._ask(call, APPLY_SECONDS)
 

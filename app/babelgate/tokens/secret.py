@@ -16,7 +16,7 @@ _CHECKSUM_CHARACTERS = 6
 
 
 def new_secret() -> str:
-    """A token nobody knows yet: ``bg_``, 30 random letters and digits, and 6 of their checksum.
+    """A new token: ``bg_``, 30 random letters and digits, and 6 of their checksum.
 
     The form of GitHub's tokens: https://github.blog/engineering/behind-githubs-new-authentication-token-formats/
     """

@@ -67,7 +67,7 @@ class Tokens:
     ) -> None:
         """``callers``: those of all credentials, by SHA-256, to which this adds and from which it removes. ``names``:
         of other callers, which no token may have: one that has such a name nevertheless, because the configuration
-        has changed, lets nobody in. ``peers`` None: there are none."""
+        has changed, lets no caller in. ``peers`` None: there are none."""
         self._callers = callers
         self._file = file
         self._max_ttl_seconds = max_ttl_seconds

@@ -31,7 +31,7 @@ async def test_processes_share_a_rate(server: RedisServer) -> None:
         first, second = (each.bucket("queue-messages", scope, 10 / 80_000, 10) for each in shared)
         now = shared[0]._clock
         first.take(now(), 9)
-        await eventually(lambda: first.untold == 0.0)
+        await eventually(lambda: first.unreported == 0.0)
         second.take(now(), 0)
         await eventually(lambda: second.wait(now(), 2) > 0)
         assert second.wait(now(), 1) == 0

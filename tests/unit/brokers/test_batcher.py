@@ -268,7 +268,7 @@ def test_calls_that_would_wait_too_long_are_refused_by_what_batches_take() -> No
 
     async def scenario() -> None:
         coalescer = Batcher(slow, 10, max_wait_seconds=2.45)
-        assert not coalescer.crowded, "of a broker that was never asked nothing bad is known"
+        assert not coalescer.has_backlog, "of a broker that was never asked nothing bad is known"
         assert await coalescer.submit(0) == 0
         accepted = []
         with pytest.raises(Overloaded):
@@ -298,9 +298,9 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
         first = coalescer.submit(0)
         await turn()
         waiting = [coalescer.submit(1) for _ in range(20)]
-        crowded = [coalescer.crowded]
+        crowded = [coalescer.has_backlog]
         loop.ahead += 5
-        crowded.append(coalescer.crowded)
+        crowded.append(coalescer.has_backlog)
         assert crowded == [False, True]
         with pytest.raises(Overloaded):
             coalescer.submit(1)

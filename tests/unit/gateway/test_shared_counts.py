@@ -94,7 +94,7 @@ async def test_after_a_pause_a_full_limit_is_asked_for_again(monkeypatch):
     # It is told of no more, so what is known grows old.
     await eventually(lambda: not shared.counts._watched)
     store.others = 0
-    count.told_at -= shared_counts.WAIT_SECONDS
+    count.sent_at -= shared_counts.WAIT_SECONDS
     assert not count.is_settled()
     await eventually(lambda: count.is_settled() and (count.ceiling(), count.total) == (10, 0))
     await shared.close()

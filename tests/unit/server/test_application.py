@@ -56,7 +56,7 @@ async def test_a_collector_that_hangs_is_waited_for_once() -> None:
         {binding.name: binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), tracing=MeetingTracing(meeting)
     )
     metrics = cast(OtlpMetrics, Meeting(meeting))
-    app = App(nobody, gateway, Shedder(Pacer(lambda: 0.0), gateway.crowded), [metrics], otlp=metrics)
+    app = App(nobody, gateway, Shedder(Pacer(lambda: 0.0), gateway.has_backlog), [metrics], otlp=metrics)
     asked = iter(["lifespan.startup", "lifespan.shutdown"])
     told: list[str] = []
 
@@ -91,7 +91,7 @@ async def test_a_part_that_fails_to_end_keeps_nothing_else_from_it(tmp_path: Pat
     gateway = Gateway(
         {binding.name: binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), observe=journal.observe
     )
-    shedder = Shedder(Pacer(lambda: 0.0), gateway.crowded)
+    shedder = Shedder(Pacer(lambda: 0.0), gateway.has_backlog)
 
     asked = iter(["lifespan.startup", "lifespan.shutdown"])
     told: list[str] = []

@@ -13,7 +13,7 @@ _COUNTS_PREFIX = b"babelgate:counts"
 
 class RedisRates:
     """The rates of one database, each a key that expires once its bucket is full, and the numbers at a time, each a key
-    that expires once no process has told of it for a while."""
+    that expires once no process has reported it for a while."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -127,7 +127,7 @@ def _checked(
 ) -> AuditReport:
     findings = _Findings()
     noted: dict[str, dict[int, str]] = {}
-    # A chain may have begun, or gone on, since its head was read: another reading tells only whether it has one.
+    # A chain may have begun, or gone on, since its head was read: another reading shows only whether it has one.
     for name in sorted(name for name in files.keys() | heads.keys() if heads.get(name) is None):
         path = head_path(directory, name)
         if not path.exists():

@@ -39,7 +39,7 @@ class AuditKey(Struct, frozen=True):
         return cls(id, hmac.digest(secret, _CONTEXT, "sha256"))
 
     def digest(self, content: bytes) -> str:
-        """A digest of ``content`` that nobody without the key can guess or compare with."""
+        """A digest of ``content`` that cannot be guessed or compared with without the key."""
         return hmac.digest(self.secret, content, "sha256").hex()
 
 

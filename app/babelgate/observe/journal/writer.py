@@ -101,7 +101,7 @@ class Journal:
             options.open_directory, node, epoch, options.segment_bytes, options.segment_seconds, self._landing.add
         )
         # Callers wait from half of the limit on, so that requests in progress still have space.
-        self._crowded = options.buffer_bytes / 2 if options.wait else math.inf
+        self._full_at = options.buffer_bytes / 2 if options.wait else math.inf
         self._waiting = 0
         self._has_capacity = asyncio.Event()
         self._errors = 0
@@ -134,7 +134,7 @@ class Journal:
     @property
     def is_full(self) -> bool:
         """Whether an operation must wait for :meth:`capacity`. Always false if the journal drops records instead."""
-        return self._buffer.size >= self._crowded
+        return self._buffer.size >= self._full_at
 
     async def capacity(self, seconds: float = CAPACITY_SECONDS) -> None:
         """Wait until the buffer has space, for ``seconds`` at most. Raises Overloaded."""

@@ -102,7 +102,7 @@ def _client() -> OpenLineageClient:
     from openlineage.client.client import OpenLineageClient
 
     if not os.environ.get("OPENLINEAGE_CLIENT_LOGGING"):
-        # Its warnings have values of variables, and logging writes them to standard error where nobody handles them.
+        # Its warnings have values of variables, and logging writes them to standard error where no handler takes them.
         log = logging.getLogger("openlineage")
         log.addHandler(logging.NullHandler())
         log.propagate = False
@@ -189,7 +189,7 @@ class _Sender:
             try:
                 self._client.emit(event)
             except Exception as error:
-                # It is told by the thread of the job, whose standard error may be redirected meanwhile.
+                # It is reported by the thread of the job, whose standard error may be redirected meanwhile.
                 self._failure = self._failure or _text(error)
         with suppress(Exception):
             self._client.close(END_SECONDS)

@@ -34,7 +34,7 @@ def parse_target(text: str) -> LatencyTarget:
 
 
 def check_targets(targets: Iterable[LatencyTarget], queues: Iterable[Group]) -> Sequence[TargetFigures]:
-    """Each target for each queue that it is for. One for no queue is told once, with its pattern, as not measured."""
+    """Each target for each queue that it is for. One for no queue is listed once, with its pattern, as not measured."""
     found: list[TargetFigures] = []
     groups = list(queues)
     for each in targets:

@@ -32,7 +32,7 @@ class _Rounds(StreamingQueryListener):
         self._done.set()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Rounds have found nothing new. Spark tells this every ten seconds."""
+        """Rounds have found nothing new. Spark reports this every ten seconds."""
         self._done.set()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:

@@ -58,7 +58,7 @@ class TableHistory:
         self.oldest = min(oldest, oldest if pinned is None else pinned.version)
         """The first version that is kept."""
         self.is_whole = bool(older) or bool(commits and commits[0].version > 0)
-        """Whether the log tells what was current since ``until``: it may have begun later."""
+        """Whether the log says what was current since ``until``: it may have begun later."""
 
     def _read(self) -> Iterator[_LogEntry]:
         for each in self._files.list(f"{self._folder}/_delta_log"):

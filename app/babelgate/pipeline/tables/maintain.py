@@ -93,7 +93,7 @@ def maintain(root: str, retain_days: float, dry_run: bool = False) -> Maintained
 
 
 class _Lake(NamedTuple):
-    """What a job's leftovers are removed from, while nobody else does that job."""
+    """What a job's leftovers are removed from, while no other process does that job."""
 
     reader: DatasetReader
     files: _GuardedFiles
@@ -153,7 +153,7 @@ def _superseded(lake: _Lake, names: Sequence[str]) -> None:
         for each in reader.files.folders(reader.folder(name), "run="):
             at = _completed_at(reader, name, each)
             if at is not None and not lake.histories[name].is_whole:
-                # It may have been current until this run was, as the log does not tell.
+                # It may have been current until this run was: the log does not say.
                 at = max(at, began or at)
             if at is None or at <= lake.until:
                 place = reader.folder(name, each)

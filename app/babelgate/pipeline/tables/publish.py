@@ -138,7 +138,7 @@ class _Table:
             table = DeltaTable(self._url)
         except TableNotFoundError:
             return None
-        # Opened anew, as another process may have committed before the columns were added.
+        # Opened again, as another process may have committed before the columns were added.
         return DeltaTable(self._url) if self._add_columns(table) or self._configure(table) else table
 
     def commit(self, table: DeltaTable | None, folders: Sequence[str]) -> TableVersion:
